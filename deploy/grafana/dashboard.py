@@ -54,11 +54,11 @@ def quantile(q: float, histogram: str, *, by: str) -> str:
     return f"histogram_quantile({q}, {rate(f'{histogram}_bucket', by=f'{by}, le')})"
 
 
-# A share of nothing is shown as nothing (0/0), a share without bad events as 0: hence `or vector(0)`.
+# Before its first error the service has no series with such a status: `or vector(0)` makes that a share of 0.
 SERVER_ERRORS = rate("tercet_requests_total", by="", where='status=~"5.."')
 NO_ANSWERS = rate("tercet_answers_total", by="", where='outcome="no_answer"')
 ERROR_SHARE = f"({SERVER_ERRORS} or vector(0)) / {rate('tercet_requests_total', by='')}"
-NO_ANSWER_SHARE = f"({NO_ANSWERS} or vector(0)) / {rate('tercet_answers_total', by='')}"
+NO_ANSWER_SHARE = f"{NO_ANSWERS} / {rate('tercet_answers_total', by='')}"
 BATCH_MEAN = f"{rate('tercet_batch_items_sum', by='model')} / {rate('tercet_batch_items_count', by='model')}"
 
 STATS = (
@@ -148,14 +148,14 @@ MODELS = (
         "Rejected",
         "reqps",
         "Requests a second turned away because a queue was full (429).",
-        (Query(f"{rate('tercet_queue_rejected_total', by='model')} or vector(0)", "{{model}}"),),
+        (Query(rate("tercet_queue_rejected_total", by="model"), "{{model}}"),),
     ),
     Panel("Batch size", "short", "Mean number of inputs run together.", (Query(BATCH_MEAN, "{{model}}"),)),
     Panel(
         "Cut texts",
         "cps",
         "Queries and passages a second that did not fit a model and were cut.",
-        (Query(f"{rate('tercet_truncated_total', by='what')} or vector(0)", "{{what}}"),),
+        (Query(rate("tercet_truncated_total", by="what"), "{{what}}"),),
     ),
 )
 
