@@ -67,7 +67,8 @@ def measure(client: httpx.Client, route: str, bodies: Sequence[dict[str, Any]]) 
 
 def markdown(measured: Sequence[RouteLatency]) -> str:
     """Return one table: a column pair per route, the client's view first, then the service's stages."""
-    names = ["client", *dict.fromkeys(stage for route in measured for stage in route.stages)]
+    longest_first = sorted(measured, key=lambda route: -len(route.stages))  # so that the stages keep their order
+    names = ["client", *dict.fromkeys(stage for route in longest_first for stage in route.stages)]
     head = " | ".join(f"`{route.route}` p50 ms | p95 ms" for route in measured)
     lines = [f"| n = {measured[0].client.n} | {head} |", "|---" * (1 + 2 * len(measured)) + "|"]
     for name in names:

@@ -30,7 +30,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it; latencies in milliseconds over all completed requests, `dropped` for want of a free client."""
+    """What came of it; latencies in milliseconds over all completed requests, `dropped` for want of a free client.
+
+    The rate is over the whole run, with the time that the last requests took to end.
+    """
 
     completed: int
     completed_per_second: float
@@ -60,16 +63,16 @@ def run_k6(url: str, load: Load, queries: list[str]) -> Outcome:
         done = subprocess.run(command, capture_output=True, text=True, timeout=load.seconds + 90)
         if done.returncode != 0:
             raise TargetError(f"k6 failed with {done.returncode}: {done.stderr[-500:]}")
-        return outcome(json.loads(summary.read_text()), seconds=load.seconds)
+        return outcome(json.loads(summary.read_text()))
 
 
-def outcome(metrics: dict[str, Any], *, seconds: int) -> Outcome:
+def outcome(metrics: dict[str, Any]) -> Outcome:
     """Return what k6's metrics say; a metric that never had a sample is missing from them."""
     waits = metrics["http_req_duration"]["values"]
-    completed = int(metrics["http_reqs"]["values"]["count"])
+    requests = metrics["http_reqs"]["values"]
     return Outcome(
-        completed=completed,
-        completed_per_second=completed / seconds,
+        completed=int(requests["count"]),
+        completed_per_second=requests["rate"],
         failed=int(metrics["checks"]["values"]["fails"]),
         dropped=int(metrics.get("dropped_iterations", {"values": {"count": 0}})["values"]["count"]),
         p50_ms=waits["med"],
