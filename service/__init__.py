@@ -1,0 +1,1 @@
+"""HTTP service, command line and web page over the models and the index. Imports `indexer` and `models`."""

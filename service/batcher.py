@@ -1,0 +1,205 @@
+"""Merge the inputs of concurrent requests into batches for one model, which runs in one worker thread.
+
+The contract, each clause of which is a test:
+
+1. A batch is what is waiting when the worker is free, up to a token budget. There is no timer, so a lone request
+   waits for nobody.
+2. The oldest request gets half of the budget. The rest is dealt one input at a time to all who wait, oldest first.
+   So a long request is cut into slices, a short one joins the very next batch, and no request starves.
+3. Callers who have left (their task was cancelled) cost no more model time.
+4. An exception reaches every caller of its batch and nobody else; the next batch runs.
+5. A full queue raises at once. An empty one takes any request, so that none is too long to be served ever.
+6. Stopping fails every waiter, and everybody who comes later.
+
+Left out: sorting by length and padding. The sessions run each input alone, so a batch is only a list, and an
+input's score cannot depend on its neighbours.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from service.problems import NotReady, Overloaded
+
+Item = TypeVar("Item")
+Output = TypeVar("Output")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """max_batch_tokens is the budget of one batch; max_waiting_tokens is the length of the queue."""
+
+    max_batch_tokens: int
+    max_waiting_tokens: int
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter(Generic[Item, Output]):
+    """One caller: what of its inputs still waits, and what came back, by input position."""
+
+    items: Sequence[Item]
+    costs: list[int]
+    done: asyncio.Future[list[Output]]
+    outputs: dict[int, Output] = field(default_factory=dict)
+    n_taken: int = 0
+
+    def next_cost(self) -> int | None:
+        return self.costs[self.n_taken] if self.n_taken < len(self.items) else None
+
+    def waiting_tokens(self) -> int:
+        return sum(self.costs[self.n_taken :])
+
+
+class MicroBatcher(Generic[Item, Output]):
+    """The queue of one model. `run` maps inputs to as many outputs, in order; it may block and may raise."""
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[Item]], Sequence[Output]],
+        *,
+        cost: Callable[[Item], int],
+        limits: BatchLimits,
+        on_batch: Callable[[int], None] = lambda n_items: None,
+        on_rejection: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._run = run
+        self._cost = cost
+        self._limits = limits
+        self._on_batch = on_batch
+        self._on_rejection = on_rejection
+        self._queue: deque[_Waiter[Item, Output]] = deque()
+        self._arrival = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._tokens_per_second = 0.0
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens in the queue, those of the running batch not counted."""
+        return sum(waiter.waiting_tokens() for waiter in self._queue if not waiter.done.done())
+
+    @property
+    def n_waiting(self) -> int:
+        """Inputs in the queue, those of the running batch not counted."""
+        return sum(len(waiter.items) - waiter.n_taken for waiter in self._queue if not waiter.done.done())
+
+    def start(self) -> None:
+        """Start the worker; belongs to the running event loop."""
+        assert self._worker is None, "a batcher starts once"
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._worker = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """Fail every waiter, then wait for the batch that is running in the thread."""
+        worker, self._worker = self._worker, None
+        if worker is None or self._thread is None:
+            return
+        worker.cancel()
+        for waiter in self._queue:
+            _fail(waiter, NotReady("The service is stopping."))
+        self._queue.clear()
+        await asyncio.gather(worker, return_exceptions=True)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def submit(self, items: Sequence[Item]) -> list[Output]:
+        """Return one output per item, in order; an empty list at once for no items.
+
+        Raises:
+            Overloaded: the queue is full; nothing was computed.
+            NotReady: the batcher is stopped.
+            Exception: whatever `run` raised for a batch with one of these items.
+        """
+        if not items:
+            return []
+        if self._worker is None:
+            raise NotReady("The service is stopping.")
+        costs = [self._cost(item) for item in items]
+        waiting = self.waiting_tokens
+        if waiting and waiting + sum(costs) > self._limits.max_waiting_tokens:
+            self._on_rejection()
+            raise Overloaded("The queue of a model is full.", retry_after_seconds=self._seconds_until(waiting))
+        waiter = _Waiter[Item, Output](items, costs, asyncio.get_running_loop().create_future())
+        self._queue.append(waiter)
+        self._arrival.set()
+        return await waiter.done
+
+    def _seconds_until(self, tokens: int) -> int:
+        """Return how long `tokens` will take at the rate measured so far, at least 1 second and at most 60."""
+        rate = self._tokens_per_second
+        return min(60, max(1, math.ceil(tokens / rate))) if rate > 0 else 1
+
+    async def _work(self) -> None:
+        while True:
+            batch = self._take()
+            if not batch:
+                self._arrival.clear()
+                await self._arrival.wait()
+                continue
+            await self._run_batch(batch)
+
+    def _take(self) -> list[tuple[_Waiter[Item, Output], int]]:
+        """Remove the next batch from the queue; (waiter, input position) pairs, empty when nobody waits."""
+        self._queue = deque(waiter for waiter in self._queue if not waiter.done.done())
+        budget = self._limits.max_batch_tokens
+        batch = self._deal([self._queue[0]] if self._queue else [], budget // 2, at_least=1)
+        spent = sum(waiter.costs[position] for waiter, position in batch)
+        batch += self._deal(list(self._queue), budget - spent, at_least=0)
+        self._queue = deque(waiter for waiter in self._queue if waiter.next_cost() is not None)
+        return batch
+
+    def _deal(
+        self, waiters: list[_Waiter[Item, Output]], budget: int, *, at_least: int
+    ) -> list[tuple[_Waiter[Item, Output], int]]:
+        """Take one input after the other from the waiters in turn, `at_least` that many even beyond the budget."""
+        dealt: list[tuple[_Waiter[Item, Output], int]] = []
+        turns = deque(waiters)
+        while turns:
+            waiter = turns.popleft()
+            cost = waiter.next_cost()
+            if cost is None:
+                continue
+            if cost > budget and len(dealt) >= at_least:
+                break
+            dealt.append((waiter, waiter.n_taken))
+            waiter.n_taken += 1
+            budget -= cost
+            turns.append(waiter)
+        return dealt
+
+    async def _run_batch(self, batch: list[tuple[_Waiter[Item, Output], int]]) -> None:
+        assert self._thread is not None
+        items = [waiter.items[position] for waiter, position in batch]
+        started = time.perf_counter()
+        running = asyncio.get_running_loop().run_in_executor(self._thread, self._run, items)
+        try:
+            outputs = await running
+            pairs = list(zip(batch, outputs, strict=True))
+        except asyncio.CancelledError:
+            for waiter, _ in batch:
+                _fail(waiter, NotReady("The service is stopping."))
+            raise
+        except Exception as error:  # noqa: BLE001 - the fan-out: the callers of this batch, and only they, see it
+            for waiter, _ in batch:
+                _fail(waiter, error)
+            return
+        self._measure(sum(waiter.costs[position] for waiter, position in batch), time.perf_counter() - started)
+        self._on_batch(len(batch))
+        for (waiter, position), output in pairs:
+            waiter.outputs[position] = output
+            if len(waiter.outputs) == len(waiter.items) and not waiter.done.done():
+                waiter.done.set_result([waiter.outputs[i] for i in range(len(waiter.items))])
+
+    def _measure(self, tokens: int, seconds: float) -> None:
+        """Move the measured rate a fifth of the way to that of the last batch."""
+        rate = tokens / max(seconds, 1e-9)
+        self._tokens_per_second += (rate - self._tokens_per_second) * (0.2 if self._tokens_per_second else 1.0)
+
+
+def _fail(waiter: _Waiter[Item, Output], error: Exception) -> None:
+    if not waiter.done.done():
+        waiter.done.set_exception(error)

@@ -1,0 +1,1 @@
+"""What each command of `tercet` does; `service/cli.py` says what a user can type."""

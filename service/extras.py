@@ -1,0 +1,52 @@
+"""Check at start-up that exactly one of the extras `cpu` and `gpu` is installed.
+
+Two wheels of one library in one environment overwrite each other's files and break without a word, so the
+check comes before either is imported. This module therefore imports neither.
+"""
+
+from importlib import metadata
+
+_EXTRAS = {"cpu": ("onnxruntime", "faiss-cpu"), "gpu": ("onnxruntime-gpu", "faiss-gpu")}
+
+
+class StartupError(Exception):
+    """The service cannot start; the message is one sentence for the operator."""
+
+
+def check_extras() -> None:
+    """Return when every library comes from one extra.
+
+    Raises:
+        StartupError: no extra is complete, or libraries of both are installed.
+    """
+    names = (name for names in _EXTRAS.values() for name in names)
+    check_installed({name for name in names if _is_installed(name)})
+
+
+def check_installed(installed: set[str]) -> None:
+    """Return when `installed`, a set of distribution names, holds exactly one whole extra and nothing of the other.
+
+    Raises:
+        StartupError: it does not; the message names what is there and the command that helps.
+    """
+    present = {extra: [name for name in names if name in installed] for extra, names in _EXTRAS.items()}
+    if present["cpu"] and present["gpu"]:
+        found = ", ".join(present["cpu"] + present["gpu"])
+        raise StartupError(
+            f"The extras `cpu` and `gpu` exclude each other, but {found} are installed together: "
+            "make a fresh environment and install either tercet[cpu] or tercet[gpu]."
+        )
+    for extra, names in _EXTRAS.items():
+        missing = [name for name in names if name not in installed]
+        if present[extra] and missing:
+            raise StartupError(f"The extra `{extra}` is incomplete, {missing[0]} is missing: install tercet[{extra}].")
+    if not any(present.values()):
+        raise StartupError("Neither of the extras `cpu` and `gpu` is installed: install tercet[cpu] or tercet[gpu].")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

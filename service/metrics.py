@@ -1,0 +1,125 @@
+"""Every Prometheus series of the service. docs/metrics.md is the table for operators.
+
+Labels come from closed sets: a route is a path template, a method one that HTTP defines, a model one of three.
+Each service object has a registry of its own, so that several can live in one process.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
+MODELS = ("dual_encoder", "cross_encoder", "reader")
+OUTCOMES = ("answer", "no_answer")
+TRUNCATED = ("query", "passage")
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BATCH_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class Queue(Protocol):
+    """What the gauges read of a model's queue; a `MicroBatcher` of any type is one."""
+
+    @property
+    def n_waiting(self) -> int:
+        """Inputs that wait."""
+        ...
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens of those inputs."""
+        ...
+
+
+class Metrics:
+    """The series of one service and the registry that exposes them."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        self.requests = Counter(
+            "tercet_requests", "Requests answered.", ("route", "method", "status"), registry=registry
+        )
+        self.request_duration_seconds = Histogram(
+            "tercet_request_duration_seconds", "From the request's head to the response's last byte.", ("route",),
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self.stage_duration_seconds = Histogram(
+            "tercet_stage_duration_seconds", "Time of one stage of one request, waiting for the model included.",
+            ("stage",), buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self.answers = Counter("tercet_answers", "Answers given, by outcome.", ("outcome",), registry=registry)
+        self.truncated = Counter(
+            "tercet_truncated", "Queries and passages that did not fit a model.", ("what",), registry=registry
+        )
+        self.retokenized_passages = Counter(
+            "tercet_retokenized_passages",
+            "Passages tokenized on the request path, because the index holds tokens of another tokenizer.",
+            registry=registry,
+        )
+        self.batch_items = Histogram(
+            "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=registry
+        )
+        self.queue_rejected = Counter(
+            "tercet_queue_rejected", "Requests refused because a model's queue was full.", ("model",), registry=registry
+        )
+        self.index = Info("tercet_index", "The snapshot that is served.", registry=registry)
+        self.index_passages = Gauge(
+            "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=registry
+        )
+        self.ready = Gauge("tercet_ready", "1 when requests are served, otherwise 0.", registry=registry)
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """Create the series of closed labels now, so that a rate is right from the first event on."""
+        for stage in STAGES:
+            self.stage_duration_seconds.labels(stage)
+        for model in MODELS:
+            self.batch_items.labels(model)
+            self.queue_rejected.labels(model)
+        for outcome in OUTCOMES:
+            self.answers.labels(outcome)
+        for what in TRUNCATED:
+            self.truncated.labels(what)
+
+    def expose(self) -> bytes:
+        """Return all series in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def watch_index(self, *, index: str, snapshot: str, n_passages: int) -> None:
+        """Say which snapshot is served."""
+        self.index.info({"index": index, "snapshot": snapshot})
+        self.index_passages.labels(index).set(n_passages)
+
+    def watch_queues(self, queues: Mapping[str, Queue]) -> None:
+        """Expose what waits in the queues, by model, measured at each scrape."""
+        self.registry.register(_Queues(queues))
+
+    def count_cut(self, *, query_tokens: int, n_passages: int) -> None:
+        """Count what did not fit a model in one request."""
+        if query_tokens > 0:
+            self.truncated.labels("query").inc()
+        self.truncated.labels("passage").inc(n_passages)
+
+
+class _Queues(Collector):
+    """Reads queue lengths when scraped, so that a gauge cannot go stale."""
+
+    def __init__(self, queues: Mapping[str, Queue]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterable[Metric]:
+        waiting = GaugeMetricFamily("tercet_queue_waiting", "Model inputs that wait.", labels=("model",))
+        tokens = GaugeMetricFamily("tercet_queue_waiting_tokens", "Tokens of those inputs.", labels=("model",))
+        for model, queue in self._queues.items():
+            waiting.add_metric([model], queue.n_waiting)
+            tokens.add_metric([model], queue.waiting_tokens)
+        return [waiting, tokens]

@@ -1,0 +1,179 @@
+"""Every HTTP error, as RFC 9457 problem documents (`application/problem+json`). The table is docs/problems.md.
+
+    Problem
+    ├── MalformedBody        400   ├── InvalidRequest   422
+    ├── UnknownRoute         404   ├── Overloaded       429
+    ├── UnknownDocument      404   ├── InternalError    500
+    ├── UnknownIndex         404   ├── NotReady         503
+    ├── MethodNotAllowed     405   └── DeadlineExceeded 504
+    ├── BodyTooLarge         413
+    └── UnsupportedMediaType 415
+
+A problem's `detail` never quotes text that a user sent, and a 500 says nothing about its cause.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """One kind of failure; each subclass is one problem type. `detail` says what happened this time."""
+
+    type: ClassVar[str] = "/problems/internal-error"
+    title: ClassVar[str] = "Internal server error"
+    status: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        detail: str | None = None,
+        *,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail if detail is not None else self.title)
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers) if headers is not None else {}
+
+    def document(self, request_id: str) -> dict[str, object]:
+        """Return the body of the response."""
+        body: dict[str, object] = {"type": self.type, "title": self.title, "status": self.status}
+        if self.detail is not None:
+            body["detail"] = self.detail
+        if self.errors:
+            body["errors"] = list(self.errors)
+        return body | {"request_id": request_id}
+
+
+class MalformedBody(Problem):
+    """The body is not JSON: bad syntax, NaN, lone surrogates, wrong encoding, too deep."""
+
+    type, title, status = "/problems/malformed-body", "The request body is not valid JSON", 400
+
+
+class UnknownRoute(Problem):
+    """No such path."""
+
+    type, title, status = "/problems/unknown-route", "There is nothing at this path", 404
+
+
+class UnknownDocument(Problem):
+    """The index holds no document with this id."""
+
+    type, title, status = "/problems/unknown-document", "There is no such document", 404
+
+
+class UnknownIndex(Problem):
+    """This service serves no index of this name."""
+
+    type, title, status = "/problems/unknown-index", "There is no such index", 404
+
+
+class MethodNotAllowed(Problem):
+    """The path exists, the method does not; `Allow` lists those that do."""
+
+    type, title, status = "/problems/method-not-allowed", "The method is not allowed here", 405
+
+
+class BodyTooLarge(Problem):
+    """The body is longer than TERCET_MAX_BODY_BYTES."""
+
+    type, title, status = "/problems/body-too-large", "The request body is too large", 413
+
+
+class UnsupportedMediaType(Problem):
+    """The body is not announced as UTF-8 JSON, or is compressed."""
+
+    type, title, status = "/problems/unsupported-media-type", "The request body must be application/json", 415
+
+
+class InvalidRequest(Problem):
+    """Fields are missing, unknown or out of bounds; `errors` lists all of them with JSON pointers."""
+
+    type, title, status = "/problems/invalid-request", "The request is not valid", 422
+
+
+class Overloaded(Problem):
+    """Too much work is waiting; come back after `Retry-After` seconds."""
+
+    type, title, status = "/problems/overloaded", "Too many requests are waiting", 429
+
+    def __init__(self, detail: str, *, retry_after_seconds: int) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class InternalError(Problem):
+    """A fault of ours. The log has the cause under the same request id; the response has none."""
+
+
+class NotReady(Problem):
+    """The service is starting or stopping."""
+
+    type, title, status = "/problems/not-ready", "The service is not ready", 503
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "2"})
+
+
+class DeadlineExceeded(Problem):
+    """The request took longer than TERCET_REQUEST_TIMEOUT_SECONDS."""
+
+    type, title, status = "/problems/deadline-exceeded", "The request took too long", 504
+
+
+def respond(problem: Problem, request_id: str) -> Response:
+    """Return the HTTP response of a problem."""
+    return Response(
+        orjson.dumps(problem.document(request_id)), problem.status, headers=problem.headers, media_type=MEDIA_TYPE
+    )
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Make the framework's errors leave as problem documents too. The last handler is in service/observe.py."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_problem)
+    app.add_exception_handler(HTTPException, _on_problem)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    return respond(as_problem(error), request.state.request_id)
+
+
+def as_problem(error: Exception) -> Problem:
+    """Return the problem that stands for any exception; InternalError for those that nobody expected."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return InvalidRequest(f"{len(error.errors())} of the request's values do not fit.", errors=_faults(error))
+        case HTTPException(status_code=404):
+            return UnknownRoute()
+        case HTTPException(status_code=405):
+            return MethodNotAllowed(headers=error.headers)
+        case _:
+            return InternalError()
+
+
+def _faults(error: RequestValidationError) -> list[dict[str, str]]:
+    return [{"pointer": json_pointer(fault["loc"][1:]), "detail": _plain(fault)} for fault in error.errors()]
+
+
+def json_pointer(path: Iterable[str | int]) -> str:
+    """Return a path into the body as a JSON pointer in URI fragment form (RFC 6901, section 6), `#` for the whole.
+
+    Worked example: ("passages", 3, "a/b") gives "#/passages/3/a~1b".
+    """
+    return "#" + "".join("/" + quote(str(part).replace("~", "~0").replace("/", "~1"), safe="~") for part in path)
+
+
+def _plain(fault: Mapping[str, Any]) -> str:
+    """Return what is wrong, without the value that was sent."""
+    return str(fault["msg"]).removeprefix("Value error, ")

@@ -1,0 +1,92 @@
+"""All settings, from the environment variables `TERCET_*`. No other file reads the environment."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.extras import StartupError
+
+PREFIX = "TERCET_"
+
+
+class SettingsError(StartupError):
+    """A setting is unknown or out of bounds; the message is one sentence that names the variable."""
+
+
+class Settings(BaseSettings):
+    """What an operator can set. Each field `name` is the environment variable `TERCET_NAME`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    data_path: Path = Field(Path("data"), description="Folder that holds the indexes.")
+    index: str = Field(
+        "default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the index that is served."
+    )
+    host: str = Field("127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+
+    dual_encoder: str = Field("minilm-l6-dual-encoder", description="Bundled name or folder of the dual encoder.")
+    cross_encoder: str = Field("tercet-l6-cross-encoder", description="Bundled name or folder of the cross-encoder.")
+    reader: str = Field("tercet-l6-reader", description="Bundled name or folder of the reader.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where the models run; never falls back to another.")
+    n_threads: int = Field(0, ge=0, le=256, description="Threads that run models; 0 takes the CPU quota.")
+
+    batch_tokens_per_thread: int = Field(
+        2048,
+        ge=1,
+        description="Token budget of one batch for each thread; about an eighth of a second of reranking, "
+        "which is what a short request waits for at most.",
+    )
+    max_waiting_tokens: int = Field(
+        500_000,
+        ge=1,
+        description="Tokens that may wait for one model before requests get 429; "
+        "about fifteen seconds of reranking on two cores.",
+    )
+    max_body_bytes: int = Field(
+        4_000_000, ge=1, description="Longest request body; a hundred passages of a few pages each."
+    )
+    request_timeout_seconds: float = Field(
+        30.0, gt=0, description="Deadline of one request; a client that waited longer has mostly left."
+    )
+    drain_seconds: float = Field(
+        1.0,
+        ge=0,
+        description="After SIGTERM, how long to go on answering (503 to new requests) before closing the socket; "
+        "set it to the load balancer's probe interval.",
+    )
+    shutdown_seconds: float = Field(30.0, gt=0, description="After that, how long running requests may take to end.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+
+
+def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are validated by Settings itself
+    """Return the settings of this process's environment; `overrides` (field names, None for absent) win over it.
+
+    Raises:
+        SettingsError: an unknown `TERCET_*` variable, or a value out of bounds.
+    """
+    check_known(os.environ)
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        name = f"{PREFIX}{fault['loc'][0]}".upper()
+        raise SettingsError(f"The setting {name} is not valid: {fault['msg']}.") from None
+
+
+def check_known(environment: Mapping[str, str]) -> None:
+    """Return when every variable with the prefix names a setting; pydantic-settings ignores misspelt ones.
+
+    Raises:
+        SettingsError: one does not; names it and the nearest known name.
+    """
+    known = [f"{PREFIX}{name}".upper() for name in Settings.model_fields]
+    for variable in sorted(environment):
+        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
+            nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.0)[0]
+            raise SettingsError(f"There is no setting {variable}; the nearest known one is {nearest}.")
