@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from service.problems import NotReady, Overloaded
 
@@ -36,6 +36,18 @@ class BatchLimits:
 
     max_batch_tokens: int
     max_waiting_tokens: int
+
+
+class QueueObserver(Protocol):
+    """Who is told what happens in a queue."""
+
+    def batch(self, n_items: int) -> None:
+        """Note that a batch has run."""
+        ...
+
+    def rejected(self) -> None:
+        """Note that a caller was turned away."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -64,14 +76,12 @@ class MicroBatcher(Generic[Item, Output]):
         *,
         cost: Callable[[Item], int],
         limits: BatchLimits,
-        on_batch: Callable[[int], None] = lambda n_items: None,
-        on_rejection: Callable[[], None] = lambda: None,
+        observer: QueueObserver,
     ) -> None:
         self._run = run
         self._cost = cost
         self._limits = limits
-        self._on_batch = on_batch
-        self._on_rejection = on_rejection
+        self._observer = observer
         self._queue: deque[_Waiter[Item, Output]] = deque()
         self._arrival = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -121,7 +131,7 @@ class MicroBatcher(Generic[Item, Output]):
         costs = [self._cost(item) for item in items]
         waiting = self.waiting_tokens
         if waiting and waiting + sum(costs) > self._limits.max_waiting_tokens:
-            self._on_rejection()
+            self._observer.rejected()
             raise Overloaded("The queue of a model is full.", retry_after_seconds=self._seconds_until(waiting))
         waiter = _Waiter[Item, Output](items, costs, asyncio.get_running_loop().create_future())
         self._queue.append(waiter)
@@ -188,7 +198,7 @@ class MicroBatcher(Generic[Item, Output]):
                 _fail(waiter, error)
             return
         self._measure(sum(waiter.costs[position] for waiter, position in batch), time.perf_counter() - started)
-        self._on_batch(len(batch))
+        self._observer.batch(len(batch))
         for (waiter, position), output in pairs:
             waiter.outputs[position] = output
             if len(waiter.outputs) == len(waiter.items) and not waiter.done.done():

@@ -15,7 +15,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON: time, level, logger, message, the record's extra fields, and the exception."""
+    """Formats a record as one line of JSON: time, level, logger, message, the extra fields, and the exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, without its end."""

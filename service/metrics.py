@@ -4,7 +4,7 @@ Labels come from closed sets: a route is a path template, a method one that HTTP
 Each service object has a registry of its own, so that several can live in one process.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -99,6 +99,14 @@ class Metrics:
         self.index.info({"index": index, "snapshot": snapshot})
         self.index_passages.labels(index).set(n_passages)
 
+    def watch_readiness(self, is_ready: Callable[[], bool]) -> None:
+        """Expose whether requests are served, asked at each scrape."""
+        self.ready.set_function(lambda: float(is_ready()))
+
+    def queue(self, model: str) -> "QueueMetrics":
+        """Return what counts the batches and rejections of one model's queue."""
+        return QueueMetrics(self, model)
+
     def watch_queues(self, queues: Mapping[str, Queue]) -> None:
         """Expose what waits in the queues, by model, measured at each scrape."""
         self.registry.register(_Queues(queues))
@@ -108,6 +116,23 @@ class Metrics:
         if query_tokens > 0:
             self.truncated.labels("query").inc()
         self.truncated.labels("passage").inc(n_passages)
+
+
+class QueueMetrics:
+    """The events of one model's queue, as counted series."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        assert model in MODELS, f"{model} is none of {MODELS}"
+        self._batch_items = metrics.batch_items.labels(model)
+        self._rejected = metrics.queue_rejected.labels(model)
+
+    def batch(self, n_items: int) -> None:
+        """Count a batch that has run."""
+        self._batch_items.observe(n_items)
+
+    def rejected(self) -> None:
+        """Count a caller who was turned away."""
+        self._rejected.inc()
 
 
 class _Queues(Collector):

@@ -46,7 +46,7 @@ class Observe:
         state["facts"] = {}
         try:
             await self._app(scope, receive, exchange.send)
-        except Exception:  # noqa: BLE001 - the last handler: the log has the cause, the response has none
+        except Exception:
             _LOGGER.error("request failed", exc_info=True, extra={"request_id": exchange.request_id})
             if exchange.status is None:
                 await respond(InternalError(), exchange.request_id)(scope, receive, exchange.send)
@@ -54,7 +54,7 @@ class Observe:
             self._record(scope, exchange, time.perf_counter() - started)
 
     def _record(self, scope: Scope, exchange: "_Exchange", seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        route = getattr(scope.get("route"), "path_format", "other")
         method = scope["method"] if scope["method"] in METHODS else "other"
         status = exchange.status if exchange.status is not None else 499  # nothing was sent: the client has left
         self._metrics.requests.labels(route, method, str(status)).inc()

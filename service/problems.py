@@ -1,13 +1,19 @@
 """Every HTTP error, as RFC 9457 problem documents (`application/problem+json`). The table is docs/problems.md.
 
     Problem
-    ├── MalformedBody        400   ├── InvalidRequest   422
-    ├── UnknownRoute         404   ├── Overloaded       429
-    ├── UnknownDocument      404   ├── InternalError    500
-    ├── UnknownIndex         404   ├── NotReady         503
-    ├── MethodNotAllowed     405   └── DeadlineExceeded 504
-    ├── BodyTooLarge         413
-    └── UnsupportedMediaType 415
+    ├── MalformedBody          400
+    ├── UnknownRoute           404
+    ├── UnknownDocument        404
+    ├── UnknownIndex           404
+    ├── MethodNotAllowed       405
+    ├── BodyTooLarge           413
+    ├── UnsupportedMediaType   415
+    ├── InvalidRequest         422
+    ├── Overloaded             429
+    ├── ClientLeft             499
+    ├── InternalError          500
+    ├── NotReady               503
+    └── DeadlineExceeded       504
 
 A problem's `detail` never quotes text that a user sent, and a 500 says nothing about its cause.
 """
@@ -24,7 +30,7 @@ from starlette.exceptions import HTTPException
 MEDIA_TYPE = "application/problem+json"
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """One kind of failure; each subclass is one problem type. `detail` says what happened this time."""
 
     type: ClassVar[str] = "/problems/internal-error"
@@ -108,6 +114,12 @@ class Overloaded(Problem):
 
     def __init__(self, detail: str, *, retry_after_seconds: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class ClientLeft(Problem):
+    """The client closed the connection before its response; seen in logs and metrics only."""
+
+    type, title, status = "/problems/client-left", "The client has left", 499
 
 
 class InternalError(Problem):

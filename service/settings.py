@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
 
 
-def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are validated by Settings itself
+def load_settings(**overrides: Any) -> Settings:
     """Return the settings of this process's environment; `overrides` (field names, None for absent) win over it.
 
     Raises:

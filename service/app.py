@@ -1,0 +1,109 @@
+"""The ASGI application: routes, problems, page, and what happens when it starts and stops."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import metadata
+
+from fastapi import FastAPI
+
+from service import website
+from service.bodies import StrictJsonRoute
+from service.engine import Engine, open_engine
+from service.metrics import Metrics
+from service.observe import Observe
+from service.problems import install_handlers
+from service.routes import router
+from service.settings import Settings
+
+_LOGGER = logging.getLogger(__name__)
+
+_DESCRIPTION = """Search and question answering over your own documents: retrieve, rerank, read.
+
+Offsets are half-open and count Unicode code points unless a name says `utf16`. Errors are problem documents (RFC 9457).
+"""
+
+
+class Outcome:
+    """How loading ended, for whoever runs the application: `failure` is set before `on_end` is called."""
+
+    def __init__(self, on_end: Callable[["Outcome"], None] = lambda outcome: None) -> None:
+        self.failure: BaseException | None = None
+        self.on_end = on_end
+
+
+def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
+    """Return the application. It answers probes at once, and requests when models and index are loaded and warm.
+
+    Loading happens in the background of the ASGI lifespan; `outcome` learns how it ended.
+    """
+    app = FastAPI(
+        title="Tercet",
+        version=metadata.version("tercet"),
+        description=_DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,  # the framework's pages load scripts from another host
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.router.route_class = StrictJsonRoute
+    app.state.settings = settings
+    app.state.files = website.load_files()
+    app.state.metrics = Metrics()
+    app.state.outcome = outcome if outcome is not None else Outcome()
+    app.state.engine = None
+    app.state.is_draining = False
+    app.state.metrics.watch_readiness(lambda: is_ready(app))
+    app.include_router(router)
+    app.include_router(website.router)
+    install_handlers(app)
+    app.add_middleware(Observe, metrics=app.state.metrics)
+    return app
+
+
+def begin_draining(app: FastAPI) -> None:
+    """Refuse new requests from now on; those that run go on."""
+    app.state.is_draining = True  # nothing more: this runs in a signal handler, where a lock could be held
+
+
+def is_ready(app: FastAPI) -> bool:
+    """Return whether requests are served."""
+    return app.state.engine is not None and not app.state.is_draining
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    ending = asyncio.Event()
+    serving = asyncio.create_task(_serve_engine(app, ending))
+    serving.add_done_callback(lambda task: _note_failure(app, task))
+    try:
+        yield
+    finally:
+        begin_draining(app)
+        ending.set()
+        with suppress(Exception):  # _note_failure has told of it
+            await serving
+
+
+async def _serve_engine(app: FastAPI, ending: asyncio.Event) -> None:
+    """Load the engine, offer it until `ending`, stop it."""
+    async with open_engine(app.state.settings, metrics=app.state.metrics) as engine:
+        _offer(app, engine)
+        await ending.wait()
+        app.state.engine = None
+
+
+def _offer(app: FastAPI, engine: Engine) -> None:
+    app.state.engine = engine
+    facts = {"index": engine.snapshot.index_name, "snapshot": engine.snapshot.snapshot_id}
+    _LOGGER.info("ready", extra=facts | {"n_passages": engine.snapshot.n_passages})
+    app.state.outcome.on_end(app.state.outcome)
+
+
+def _note_failure(app: FastAPI, task: asyncio.Task[None]) -> None:
+    failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        app.state.outcome.failure = failure
+        app.state.outcome.on_end(app.state.outcome)

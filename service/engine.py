@@ -1,0 +1,173 @@
+"""Models, one snapshot and their batchers: everything that answers requests, for the HTTP service and in process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.snapshot import Snapshot
+from models.cross_encoder import CrossEncoder
+from models.dual_encoder import DualEncoder
+from models.folder import open_model_folder
+from models.reader import Reader, SpanLogits
+from models.session import available_cpus
+from models.tokenization import ModelInput
+from service.batcher import BatchLimits, MicroBatcher
+from service.metrics import Metrics
+from service.problems import UnknownIndex
+from service.settings import Settings
+from service.stages import Deadline, Stages
+
+_CHARACTERS_PER_TOKEN = 4  # of English text; only the batcher's budget rests on it
+_WARM_UP_WORDS = 400  # more than any window holds, so that the longest input has run once
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The three models of the request path."""
+
+    dual_encoder: DualEncoder
+    cross_encoder: CrossEncoder
+    reader: Reader
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryVector:
+    """A query's unit vector (dimension,), and how many of its tokens did not fit the encoder."""
+
+    vector: NDArray[np.float32]
+    cut_tokens: int
+
+
+def load_models(settings: Settings) -> Models:
+    """Load and verify the configured models; blocks for about a second.
+
+    Raises:
+        ModelError: a folder cannot be used, or the device is not there.
+    """
+    n_threads, device = model_threads(settings), settings.device
+    return Models(
+        DualEncoder(open_model_folder(settings.dual_encoder, "dual-encoder"), n_threads=n_threads, device=device),
+        CrossEncoder(open_model_folder(settings.cross_encoder, "cross-encoder"), n_threads=n_threads, device=device),
+        Reader(open_model_folder(settings.reader, "reader"), n_threads=n_threads, device=device),
+    )
+
+
+def open_snapshot(settings: Settings, models: Models) -> Snapshot:
+    """Open and verify the configured index.
+
+    Raises:
+        SnapshotError: it is missing, altered, or made for another encoder.
+    """
+    encoder = models.dual_encoder
+    return Snapshot.open(
+        settings.data_path / settings.index, encoder_fingerprint=encoder.fingerprint, dimension=encoder.dimension
+    )
+
+
+def model_threads(settings: Settings) -> int:
+    """Return how many model inputs run at once."""
+    return settings.n_threads if settings.n_threads > 0 else available_cpus()
+
+
+class Engine:
+    """Answers requests between `start` and `stop`, on one event loop."""
+
+    def __init__(
+        self, settings: Settings, *, models: Models, snapshot: Snapshot, metrics: Metrics | None = None
+    ) -> None:
+        self.settings = settings
+        self.models = models
+        self.snapshot = snapshot
+        self.metrics = metrics if metrics is not None else Metrics()
+        self._limits = BatchLimits(
+            settings.batch_tokens_per_thread * model_threads(settings), settings.max_waiting_tokens
+        )
+        self.encoding: MicroBatcher[str, QueryVector] = MicroBatcher(
+            self._encode, cost=_estimated_tokens, limits=self._limits, observer=self.metrics.queue("dual_encoder")
+        )
+        self.reranking: MicroBatcher[ModelInput, float] = MicroBatcher(
+            self._rerank, cost=_tokens, limits=self._limits, observer=self.metrics.queue("cross_encoder")
+        )
+        self.reading: MicroBatcher[ModelInput, SpanLogits] = MicroBatcher(
+            models.reader.run, cost=_tokens, limits=self._limits, observer=self.metrics.queue("reader")
+        )
+
+    async def start(self) -> None:
+        """Run every model and both legs of retrieval once, then start the batchers."""
+        await asyncio.to_thread(self._warm)
+        for batcher in (self.encoding, self.reranking, self.reading):
+            batcher.start()
+        self.metrics.watch_queues(
+            {"dual_encoder": self.encoding, "cross_encoder": self.reranking, "reader": self.reading}
+        )
+        snapshot = self.snapshot
+        self.metrics.watch_index(
+            index=snapshot.index_name, snapshot=snapshot.snapshot_id, n_passages=snapshot.n_passages
+        )
+
+    async def stop(self) -> None:
+        """Fail whatever waits, let running batches end, close the snapshot."""
+        await asyncio.gather(self.encoding.stop(), self.reranking.stop(), self.reading.stop())
+        self.snapshot.close()
+
+    def snapshot_of(self, index: str | None) -> Snapshot:
+        """Return the snapshot of an index, None standing for the configured one.
+
+        Raises:
+            UnknownIndex: this service does not serve it.
+        """
+        if index is not None and index != self.snapshot.index_name:
+            raise UnknownIndex(f"This service serves no index of that name; it serves {self.snapshot.index_name!r}.")
+        return self.snapshot
+
+    def stages(self, deadline: Deadline | None) -> Stages:
+        """Return the clock of a new request, with the configured deadline unless one is given."""
+        if deadline is None:
+            deadline = Deadline.after(self.settings.request_timeout_seconds)
+        return Stages(self.metrics, deadline)
+
+    def _encode(self, queries: Sequence[str]) -> list[QueryVector]:
+        embeddings = self.models.dual_encoder.encode_queries(queries)
+        return [
+            QueryVector(vector, int(cut)) for vector, cut in zip(embeddings.vectors, embeddings.cut_tokens, strict=True)
+        ]
+
+    def _rerank(self, inputs: Sequence[ModelInput]) -> list[float]:
+        return [float(logit) for logit in self.models.cross_encoder.logits(inputs)]
+
+    def _warm(self) -> None:
+        text = "warm " * _WARM_UP_WORDS
+        [encoded] = self._encode([text])
+        self.snapshot.search_dense(encoded.vector, 10)
+        self.snapshot.search_bm25(text, 10)
+        self.models.cross_encoder.score("warm", [text])
+        self.models.reader.read("warm", [text])
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings, *, metrics: Metrics | None = None) -> AsyncIterator[Engine]:
+    """Load, warm and start an engine, and stop it at the end.
+
+    Raises:
+        ModelError, SnapshotError: as `load_models` and `open_snapshot`; each message is fit to show.
+    """
+    models = await asyncio.to_thread(load_models, settings)
+    snapshot = await asyncio.to_thread(open_snapshot, settings, models)
+    engine = Engine(settings, models=models, snapshot=snapshot, metrics=metrics)
+    try:
+        await engine.start()
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def _estimated_tokens(query: str) -> int:
+    return 2 + len(query) // _CHARACTERS_PER_TOKEN
+
+
+def _tokens(item: ModelInput) -> int:
+    return int(item.ids.size)

@@ -1,0 +1,149 @@
+"""What OpenAPI says of each response: its example, and every problem that can occur with it."""
+
+from typing import Any, TypeAlias
+
+from service import problems
+from service.metrics import CONTENT_TYPE
+from service.problems import MEDIA_TYPE, Problem
+from service.schemas import ProblemBody
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+_ID = "4f0c2a9e8f6b4d7f9a51c5b1f5d7f0aa"
+_SNAPSHOT = "20260101T000000Z-1f2e3d4c"
+_CONTEXT = "The lighthouse at Cape Vale was lit in 1874. Its first keeper was Ingrid Vale, who stayed for thirty years."
+_FOUND = {
+    "text": "Ingrid Vale",
+    "score": 0.93,
+    "document_id": "notes/lighthouse.md",
+    "passage_id": "notes/lighthouse.md#0",
+    "title": "The lighthouse",
+    "url": None,
+    "start": 66,
+    "end": 77,
+    "start_utf16": 66,
+    "end_utf16": 77,
+    "context": _CONTEXT,
+    "context_start": 0,
+    "span_logit": 11.2,
+    "null_margin": 6.4,
+}
+_RESULT = {
+    "rank": 1,
+    "document_id": "notes/lighthouse.md",
+    "passage_id": "notes/lighthouse.md#0",
+    "title": "The lighthouse",
+    "heading": "",
+    "text": _CONTEXT,
+    "start": 0,
+    "end": len(_CONTEXT),
+    "url": None,
+    "metadata": {"year": 1874},
+    "truncated": False,
+    "cut_tokens": 0,
+    "score": 0.97,
+    "score_kind": "relevance",
+    "scores": {"bm25": 7.1, "dense": 0.61, "rrf": 0.0328, "rerank_logit": 5.2, "relevance": 0.97},
+    "highlights": [{"start": 4, "end": 14}, {"start": 55, "end": 61}],
+    "explanation": None,
+}
+
+
+def _example(value: object) -> Responses:
+    return {200: {"content": {"application/json": {"example": value}}}}
+
+
+SEARCH = _example(
+    {
+        "request_id": _ID,
+        "index": "default",
+        "snapshot": _SNAPSHOT,
+        "query": "who kept the lighthouse",
+        "results": [_RESULT],
+        "n_candidates": 212,
+        "rerank_k_used": 100,
+        "truncated": False,
+        "query_cut_tokens": 0,
+        "n_passages_cut": 0,
+        "skipped": [],
+        "timings_ms": {"encode": 6.1, "retrieve": 1.8, "fuse": 0.1, "rerank": 388.0, "respond": 2.2, "total": 398.4},
+    }
+)
+ANSWER = _example(
+    {
+        "request_id": _ID,
+        "index": "default",
+        "snapshot": _SNAPSHOT,
+        "query": "who kept the lighthouse",
+        "answer": _FOUND,
+        "answers": [_FOUND],
+        "no_answer": {
+            "is_no_answer": False,
+            "reason": None,
+            "null_score": 4.8,
+            "best_span_score": 11.2,
+            "margin": 6.4,
+            "threshold": -1.5,
+            "threshold_origin": "squad2_dev_b",
+        },
+        "truncated": False,
+        "query_cut_tokens": 0,
+        "n_passages_read": 5,
+        "skipped": [],
+        "timings_ms": {"encode": 6.0, "retrieve": 1.7, "fuse": 0.1, "rerank": 391.0, "read": 41.0, "total": 441.0},
+    }
+)
+DOCUMENT = _example(
+    {
+        "index": "default",
+        "snapshot": _SNAPSHOT,
+        "document_id": "notes/lighthouse.md",
+        "title": "The lighthouse",
+        "text": _CONTEXT,
+        "url": None,
+        "metadata": {"year": 1874},
+    }
+)
+INDEXES = _example({"indexes": [{"index": "default", "snapshot": _SNAPSHOT, "n_documents": 3107, "n_passages": 9412}]})
+METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 1.0\n"}}}}
+
+
+def _documented(*kinds: type[Problem]) -> Responses:
+    """Return the OpenAPI responses of problem types, those of one status together."""
+    responses: Responses = {}
+    for kind in kinds:
+        response = responses.setdefault(
+            kind.status,
+            {"description": kind.title, "model": ProblemBody, "content": {MEDIA_TYPE: {"examples": {}}}},
+        )
+        example: dict[str, object] = {
+            "type": kind.type, "title": kind.title, "status": kind.status, "request_id": _ID
+        }  # fmt: skip
+        if kind is problems.InvalidRequest:
+            example["errors"] = [{"pointer": "#/top_k", "detail": "Input should be less than or equal to 100"}]
+        response["content"][MEDIA_TYPE]["examples"][kind.type.rsplit("/", 1)[1]] = {"value": example}
+        if kind.status in (429, 503):
+            response["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    return responses
+
+
+NO_PROBLEMS: Responses = {}
+PROBE_PROBLEMS = _documented(problems.NotReady, problems.InternalError)
+GET_PROBLEMS = _documented(
+    problems.UnknownIndex,
+    problems.UnknownDocument,
+    problems.InvalidRequest,
+    problems.InternalError,
+    problems.NotReady,
+)
+BODY_PROBLEMS = _documented(
+    problems.MalformedBody,
+    problems.UnknownIndex,
+    problems.BodyTooLarge,
+    problems.UnsupportedMediaType,
+    problems.InvalidRequest,
+    problems.Overloaded,
+    problems.InternalError,
+    problems.NotReady,
+    problems.DeadlineExceeded,
+)
