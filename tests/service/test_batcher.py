@@ -1,0 +1,238 @@
+"""Each clause of the batcher's contract. Items are numbers, an item's cost is its value, its output its negative."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from service.batcher import BatchLimits, MicroBatcher
+from service.problems import NotReady, Overloaded
+
+
+class Model:
+    """Negates numbers; waits while the gate is closed, fails on 13, and remembers its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+
+    def run(self, items: Sequence[int]) -> list[int]:
+        self.batches.append(list(items))
+        self.entered.set()
+        assert self.gate.wait(10)
+        if 13 in items:
+            raise RuntimeError("thirteen")
+        return [-item for item in items]
+
+
+class Tally:
+    """Counts what a queue tells its observer."""
+
+    def __init__(self) -> None:
+        self.batch_items: list[int] = []
+        self.n_rejected = 0
+
+    def batch(self, n_items: int) -> None:
+        self.batch_items.append(n_items)
+
+    def rejected(self) -> None:
+        self.n_rejected += 1
+
+
+Batcher = MicroBatcher[int, int]
+Scenario = Callable[[Batcher, Model], Awaitable[None]]
+
+
+def play(scenario: Scenario, *, max_batch_tokens: int = 8, max_waiting_tokens: int = 1000) -> tuple[Model, Tally]:
+    model, tally = Model(), Tally()
+    limits = BatchLimits(max_batch_tokens, max_waiting_tokens)
+
+    async def main() -> None:
+        batcher = Batcher(model.run, cost=lambda item: item, limits=limits, observer=tally)
+        batcher.start()
+        try:
+            await scenario(batcher, model)
+        finally:
+            model.gate.set()
+            await batcher.stop()
+
+    asyncio.run(main())
+    return model, tally
+
+
+async def hold(batcher: Batcher, model: Model) -> asyncio.Task[list[int]]:
+    """Let one batch of one item run, and keep it running until the gate opens."""
+    model.gate.clear()
+    held = asyncio.create_task(batcher.submit([1]))
+    await asyncio.to_thread(model.entered.wait, 10)
+    return held
+
+
+async def enter(*coroutines: Coroutine[Any, Any, list[int]]) -> list[asyncio.Task[list[int]]]:
+    """Start callers in this order and let each of them reach the queue."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def test_outputs_come_back_in_the_order_of_the_items() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        assert await batcher.submit([5, 1, 4, 2, 3]) == [-5, -1, -4, -2, -3]
+        assert await batcher.submit([]) == []
+
+    play(scenario)
+
+
+def test_a_lone_request_waits_for_nobody() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        assert await batcher.submit([3]) == [-3]
+
+    model, _ = play(scenario)
+    assert model.batches == [[3]]
+
+
+def test_a_batch_is_what_waited_while_the_worker_was_busy() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(batcher.submit([2]), batcher.submit([3]))
+        assert (batcher.n_waiting, batcher.waiting_tokens) == (2, 5)
+        model.gate.set()
+        assert await asyncio.gather(held, *waiting) == [[-1], [-2], [-3]]
+
+    model, tally = play(scenario)
+    assert model.batches == [[1], [2, 3]]
+    assert tally.batch_items == [1, 2]
+
+
+def test_a_batch_keeps_to_the_token_budget() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        await batcher.submit([3] * 7)
+
+    model, _ = play(scenario, max_batch_tokens=8)
+    assert max(sum(batch) for batch in model.batches) <= 8
+    assert sum(len(batch) for batch in model.batches) == 7
+
+
+def test_an_item_beyond_the_budget_runs_alone() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        assert await batcher.submit([100, 1]) == [-100, -1]
+
+    model, _ = play(scenario, max_batch_tokens=8)
+    assert model.batches == [[100], [1]]
+
+
+def test_a_short_request_joins_the_next_batch_of_a_long_one() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        long, short = await enter(batcher.submit([1] * 100), batcher.submit([2]))
+        model.gate.set()
+        await asyncio.gather(held, long, short)
+
+    model, _ = play(scenario, max_batch_tokens=8)
+    assert 2 in model.batches[1]
+
+
+def test_the_oldest_request_gets_half_of_the_budget_and_the_rest_is_dealt() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(batcher.submit([1] * 50), batcher.submit([2] * 50), batcher.submit([1] * 50))
+        model.gate.set()
+        await asyncio.gather(held, *waiting)
+
+    model, _ = play(scenario, max_batch_tokens=8)
+    assert model.batches[1] == [1, 1, 1, 1, 1, 2, 1]  # four of the oldest; then one of each, and no room for more
+
+
+def test_no_request_starves_behind_a_stream_of_younger_ones() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        [old] = await enter(batcher.submit([4] * 10))
+        young = await enter(*(batcher.submit([4]) for _ in range(40)))
+        model.gate.set()
+        await old
+        assert sum(not task.done() for task in young) > 20
+        await asyncio.gather(held, *young)
+
+    play(scenario, max_batch_tokens=8)
+
+
+def test_callers_who_have_left_cost_no_more_model_time() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        leaver, stayer = await enter(batcher.submit([7] * 20), batcher.submit([2]))
+        leaver.cancel()
+        await asyncio.gather(leaver, return_exceptions=True)
+        assert batcher.waiting_tokens == 2
+        model.gate.set()
+        await asyncio.gather(held, stayer)
+
+    model, _ = play(scenario)
+    assert model.batches == [[1], [2]]
+
+
+def test_a_failed_batch_fails_only_its_callers_and_the_next_batch_runs() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(batcher.submit([13]), batcher.submit([2]), batcher.submit([15]))
+        model.gate.set()
+        thirteen, with_it, apart = await asyncio.gather(*waiting, return_exceptions=True)
+        assert await held == [-1]
+        assert isinstance(thirteen, RuntimeError)
+        assert isinstance(with_it, RuntimeError)
+        assert apart == [-15]
+
+    play(scenario, max_batch_tokens=15)
+
+
+def test_a_model_that_returns_too_few_outputs_fails_its_callers() -> None:
+    async def main() -> None:
+        batcher = Batcher(lambda items: [], cost=lambda item: item, limits=BatchLimits(8, 8), observer=Tally())
+        batcher.start()
+        with pytest.raises(ValueError, match="shorter"):
+            await batcher.submit([1])
+        await batcher.stop()
+
+    asyncio.run(main())
+
+
+def test_a_full_queue_raises_at_once_and_says_when_to_come_back() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        [waiting] = await enter(batcher.submit([5]))
+        with pytest.raises(Overloaded) as refusal:
+            await batcher.submit([6])
+        assert int(refusal.value.headers["Retry-After"]) >= 1
+        model.gate.set()
+        await asyncio.gather(held, waiting)
+        assert await batcher.submit([6]) == [-6]
+
+    model, tally = play(scenario, max_waiting_tokens=10)
+    assert tally.n_rejected == 1
+    assert model.batches == [[1], [5], [6]]
+
+
+def test_an_empty_queue_takes_a_request_of_any_length() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        assert await batcher.submit([6] * 4) == [-6] * 4
+
+    play(scenario, max_waiting_tokens=10)
+
+
+def test_stopping_fails_every_waiter_and_everybody_who_comes_later() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(batcher.submit([2]), batcher.submit([3]))
+        stopping = asyncio.create_task(batcher.stop())
+        outcomes = await asyncio.gather(held, *waiting, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [NotReady] * 3
+        model.gate.set()
+        await stopping
+        with pytest.raises(NotReady):
+            await batcher.submit([4])
+
+    model, _ = play(scenario)
+    assert model.batches == [[1]]
