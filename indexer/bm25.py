@@ -1,0 +1,163 @@
+"""BM25 (Robertson and Zaragoza 2009, equation 3.15) in Lucene's variant, as an inverted index of precomputed weights.
+
+    weight(term, passage) = idf * tf / (tf + k1 * (1 - b + b * length / average_length))
+    idf = ln(1 + (N - df + 0.5) / (df + 0.5))
+
+idf is positive even for a term of every passage. As in Lucene 8 and later there is no factor (k1 + 1): it changes no
+order. Lengths are exact, where Lucene rounds them to a byte. A term that a query repeats counts as often.
+Left out: positions, phrases, skipping (WAND): at the sizes of one snapshot, adding whole postings is fast enough.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.ranking import NO_HITS, Hits, Rows, Scores, best_rows
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+K1 = 1.2
+B = 0.75
+
+_EMPTY_NPY_BYTES = 128  # an empty array, which cannot be mapped, is a header only
+_TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS = (
+    "terms.bin", "term_ends.npy", "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
+)  # fmt: skip
+
+
+def inverse_document_frequency(n_passages: int, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return Lucene's idf of terms that occur in the given numbers of passages; always positive.
+
+    Worked example: 2 of 4 passages give ln(1 + 2.5 / 2.5) = ln 2 = 0.693…
+    """
+    return np.log1p((n_passages - frequencies + 0.5) / (frequencies + 0.5))
+
+
+def term_weights(
+    frequencies: NDArray[np.int64], lengths: NDArray[np.int64], *, average_length: float, k1: float, b: float
+) -> NDArray[np.float64]:
+    """Return the saturated term frequencies, in (0, 1): frequencies and lengths (n,) are those of each posting."""
+    return frequencies / (frequencies + k1 * (1 - b + b * lengths / average_length))
+
+
+class Bm25Builder:
+    """Collects the terms of passages in row order, then writes the index; 12 bytes of memory a posting meanwhile."""
+
+    def __init__(self, *, k1: float = K1, b: float = B) -> None:
+        """Start empty; k1 saturates term frequencies, b in [0, 1] is how much length counts."""
+        self._k1, self._b = k1, b
+        self._term_ids: dict[str, int] = {}
+        self._posting_terms, self._posting_rows, self._posting_counts = array("i"), array("i"), array("i")
+        self._lengths = array("q")
+
+    def add(self, terms: Sequence[str]) -> None:
+        """Add the terms of the next passage."""
+        row = len(self._lengths)
+        for term, count in Counter(terms).items():
+            self._posting_terms.append(self._term_ids.setdefault(term, len(self._term_ids)))
+            self._posting_rows.append(row)
+            self._posting_counts.append(count)
+        self._lengths.append(len(terms))
+
+    def write(self, folder: Path) -> None:
+        """Write the index into a new folder; the same passages give the same bytes."""
+        folder.mkdir()
+        terms = sorted(term.encode() for term in self._term_ids)
+        rank_of = np.zeros(len(terms), np.int64)
+        for rank, term in enumerate(terms):
+            rank_of[self._term_ids[term.decode()]] = rank
+        ranks = rank_of[np.frombuffer(self._posting_terms, np.intc)]
+        order = np.argsort(ranks, kind="stable")  # by term, then by row
+        rows = np.frombuffer(self._posting_rows, np.intc)[order]
+        frequencies = np.bincount(ranks, minlength=len(terms))
+        weights = self._weights(ranks[order], rows, np.frombuffer(self._posting_counts, np.intc)[order], frequencies)
+        (folder / _TERMS).write_bytes(b"".join(terms))
+        np.save(folder / _TERM_ENDS, np.cumsum([len(term) for term in terms], dtype=np.int64))
+        np.save(folder / _STARTS, np.concatenate(([0], np.cumsum(frequencies))).astype(np.int64))
+        np.save(folder / _ROWS, rows.astype(np.int32))
+        np.save(folder / _WEIGHTS, weights.astype(np.float32))
+
+    def _weights(
+        self, ranks: NDArray[np.int64], rows: NDArray[np.intc], counts: NDArray[np.intc], frequencies: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        if not rows.size:
+            return np.zeros(0)
+        lengths = np.frombuffer(self._lengths, np.int64)
+        saturated = term_weights(
+            counts.astype(np.int64), lengths[rows], average_length=float(lengths.mean()), k1=self._k1, b=self._b
+        )
+        return saturated * inverse_document_frequency(lengths.size, frequencies)[ranks]
+
+
+class Bm25Index:
+    """A written index, memory-mapped; thread-safe."""
+
+    def __init__(self, folder: Path, *, n_passages: int) -> None:
+        """Open the index that `Bm25Builder.write` wrote for n_passages passages."""
+        self._n_passages = n_passages
+        self._terms = _mapped_bytes(folder / _TERMS)
+        self._term_ends = _mapped(folder / _TERM_ENDS, np.int64)
+        self._starts = _mapped(folder / _STARTS, np.int64)
+        self._rows = _mapped(folder / _ROWS, np.int32)
+        self._weights = _mapped(folder / _WEIGHTS, np.float32)
+        self.n_terms = int(self._term_ends.size)
+
+    def search(self, terms: Sequence[str], k: int) -> Hits:
+        """Return the k best passages that hold at least one of the terms; none if the terms are unknown or none."""
+        postings = self._postings(terms)
+        if not postings:
+            return NO_HITS
+        sums = self._sums(postings)
+        rows = np.flatnonzero(sums)  # every weight is positive, so zero means that no term is there
+        return best_rows(rows, sums[rows], k)
+
+    def scores(self, terms: Sequence[str], rows: Rows) -> Scores:
+        """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""
+        postings = self._postings(terms)
+        return self._sums(postings)[rows] if postings else np.zeros(rows.size)
+
+    def _sums(self, postings: list[tuple[slice, int]]) -> Scores:
+        """Return the score of every passage (n_passages,), rounded to float32 so that equal passages tie."""
+        sums = np.zeros(self._n_passages)
+        for where, count in postings:
+            sums[self._rows[where]] += count * self._weights[where].astype(np.float64)  # rows of a term are distinct
+        return sums.astype(np.float32).astype(np.float64)
+
+    def _postings(self, terms: Sequence[str]) -> list[tuple[slice, int]]:
+        """Return the postings of each known term and how often it is asked for, in the order of the terms' bytes."""
+        postings = []
+        for term, count in sorted(Counter(terms).items()):
+            number = self._number_of(term.encode("utf-8", "replace"))
+            if number is not None:
+                postings.append((slice(int(self._starts[number]), int(self._starts[number + 1])), count))
+        return postings
+
+    def _number_of(self, term: bytes) -> int | None:
+        """Find a term by binary search."""
+        low, high = 0, self.n_terms
+        while low < high:
+            middle = (low + high) // 2
+            if self._term(middle) < term:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.n_terms and self._term(low) == term else None
+
+    def _term(self, number: int) -> bytes:
+        start = int(self._term_ends[number - 1]) if number else 0
+        return self._terms[start : int(self._term_ends[number])].tobytes()
+
+
+def _mapped(path: Path, scalar: type[_Scalar]) -> NDArray[_Scalar]:
+    loaded: NDArray[_Scalar] = np.load(path, mmap_mode="r" if path.stat().st_size > _EMPTY_NPY_BYTES else None)
+    assert loaded.dtype == scalar, f"{path} holds {loaded.dtype}"
+    return loaded
+
+
+def _mapped_bytes(path: Path) -> NDArray[np.uint8]:
+    return np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)

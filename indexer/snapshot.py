@@ -1,0 +1,136 @@
+"""Open a published snapshot, verify it, and search it; thread-safe, and nothing of it ever changes."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.analysis import ANALYZER, analyze
+from indexer.bm25 import Bm25Index
+from indexer.dense import DenseIndex
+from indexer.documents import Document, with_context
+from indexer.errors import SnapshotError
+from indexer.manifest import Manifest, read_manifest, verify_files
+from indexer.publish import current_snapshot, hold
+from indexer.ranking import Hits, Rows, Scores
+from indexer.store import Store, StoredPassage
+from indexer.tokens import TokenFile
+from models.tokenization import TokenIds
+
+STORE_FILE = "documents.sqlite"
+DENSE_FILE = "dense.faiss"
+TOKENS_FILE = "tokens.bin"
+BM25_FOLDER = "bm25"
+
+
+class Snapshot:
+    """An opened snapshot. Rows number its passages from 0 in the order of (document_id, ordinal)."""
+
+    def __init__(self, folder: Path, manifest: Manifest, *, index_name: str) -> None:
+        """Open the parts; use `Snapshot.open`."""
+        self.snapshot_id = manifest.snapshot_id
+        self.index_name = index_name
+        self.manifest = manifest
+        self.n_documents = manifest.n_documents
+        self.n_passages = manifest.n_passages
+        self._held = hold(folder)
+        self._store = Store(folder / STORE_FILE)
+        self._dense = DenseIndex(folder / DENSE_FILE)
+        self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
+        self._tokens = TokenFile(folder / TOKENS_FILE)
+
+    @classmethod
+    def open(cls, index_path: Path, *, encoder_fingerprint: str, dimension: int, verify: bool = True) -> "Snapshot":
+        """Open the current snapshot of an index, for queries encoded by the given encoder.
+
+        Args:
+            index_path: the index's folder, such as data/default.
+            encoder_fingerprint: that of the dual encoder which will encode queries.
+            dimension: of its vectors.
+            verify: whether to compare the sha256 of every file, which reads them all once.
+
+        Raises:
+            SnapshotError: there is none, it is altered, or it was made for another encoder, analyzer or format.
+        """
+        folder = current_snapshot(index_path)
+        if folder is None:
+            raise SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}")
+        manifest = read_manifest(folder)
+        _require_match(manifest, index_path.name, encoder_fingerprint=encoder_fingerprint, dimension=dimension)
+        verify_files(folder, manifest, with_hashes=verify)
+        snapshot = cls(folder, manifest, index_name=index_path.name)
+        snapshot._require_equal_counts(folder)
+        return snapshot
+
+    def _require_equal_counts(self, folder: Path) -> None:
+        counts = {
+            STORE_FILE: self._store.n_passages,
+            DENSE_FILE: self._dense.n_passages,
+            TOKENS_FILE: self._tokens.n_passages,
+        }
+        for name, count in counts.items():
+            if count != self.n_passages:
+                self.close()
+                raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
+
+    def search_dense(self, query_vector: NDArray[np.float32], k: int) -> Hits:
+        """Return the k passages whose vectors have the greatest inner product with the query's (dimension,)."""
+        return self._dense.search(query_vector, k)
+
+    def search_bm25(self, query: str, k: int) -> Hits:
+        """Return the k best passages that share a term with the query; none if no term is left of it."""
+        return self._bm25.search(analyze(query), k)
+
+    def dense_scores(self, query_vector: NDArray[np.float32], rows: Rows) -> Scores:
+        """Return the exact inner products (n,) of given rows, equal to those of `search_dense`."""
+        return self._dense.scores(query_vector, rows)
+
+    def bm25_scores(self, query: str, rows: Rows) -> Scores:
+        """Return the BM25 scores (n,) of given rows, equal to those of `search_bm25`; 0 where no term is shared."""
+        return self._bm25.scores(analyze(query), rows)
+
+    def passages(self, rows: Rows) -> list[StoredPassage]:
+        """Return the passages of given rows, in the given order; raises KeyError for a row that is not there."""
+        return self._store.passages(rows)
+
+    def passage_texts(self, rows: Rows) -> list[str]:
+        """Return what the models see of given passages: title and heading, then the passage's own text."""
+        return [with_context(item.title, item.heading, item.text) for item in self._store.passages(rows)]
+
+    def passage_tokens(self, rows: Rows, *, tokenizer_fingerprint: str) -> list[TokenIds] | None:
+        """Return the token ids of `passage_texts`, or None if they were made by another tokenizer."""
+        if tokenizer_fingerprint != self._tokens.tokenizer_fingerprint:
+            return None
+        return self._tokens.passage_tokens(rows)
+
+    def document(self, document_id: str) -> Document | None:
+        """Return a document, or None if there is none of that id."""
+        return self._store.document(document_id)
+
+    def close(self) -> None:
+        """Let go of the files; no call may be made afterwards, calls under way end well."""
+        self._store.close()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+
+def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: str, dimension: int) -> None:
+    made = manifest.encoder
+    sides: Sequence[tuple[str, object, object]] = (
+        ("dimension", made.dimension, dimension),
+        ("encoder fingerprint", made.fingerprint, encoder_fingerprint),
+    )
+    if any(there != here for _, there, here in sides):
+        raise SnapshotError(
+            f"index {index_name!r} was built with the encoder {made.name!r} (fingerprint {made.fingerprint[:12]}, "
+            f"{made.dimension} dimensions), but the configured encoder has fingerprint {encoder_fingerprint[:12]} "
+            f"and {dimension} dimensions: configure the first or index again"
+        )
+    if manifest.bm25.analyzer != ANALYZER:
+        raise SnapshotError(
+            f"index {index_name!r} was built with the analyzer {manifest.bm25.analyzer!r}, but this Tercet has "
+            f"{ANALYZER!r}: index again"
+        )
