@@ -2,6 +2,9 @@
 
 from typing import Any, TypeAlias
 
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
 from service import problems
 from service.metrics import CONTENT_TYPE
 from service.problems import MEDIA_TYPE, Problem
@@ -49,63 +52,63 @@ _RESULT = {
 }
 
 
-def _example(value: object) -> Responses:
-    return {200: {"content": {"application/json": {"example": value}}}}
-
-
-SEARCH = _example(
-    {
-        "request_id": _ID,
-        "index": "default",
-        "snapshot": _SNAPSHOT,
-        "query": "who kept the lighthouse",
-        "results": [_RESULT],
-        "n_candidates": 212,
-        "rerank_k_used": 100,
-        "truncated": False,
-        "query_cut_tokens": 0,
-        "n_passages_cut": 0,
-        "skipped": [],
-        "timings_ms": {"encode": 6.1, "retrieve": 1.8, "fuse": 0.1, "rerank": 388.0, "respond": 2.2, "total": 398.4},
-    }
-)
-ANSWER = _example(
-    {
-        "request_id": _ID,
-        "index": "default",
-        "snapshot": _SNAPSHOT,
-        "query": "who kept the lighthouse",
-        "answer": _FOUND,
-        "answers": [_FOUND],
-        "no_answer": {
-            "is_no_answer": False,
-            "reason": None,
-            "null_score": 4.8,
-            "best_span_score": 11.2,
-            "margin": 6.4,
-            "threshold": -1.5,
-            "threshold_origin": "squad2_dev_b",
-        },
-        "truncated": False,
-        "query_cut_tokens": 0,
-        "n_passages_read": 5,
-        "skipped": [],
-        "timings_ms": {"encode": 6.0, "retrieve": 1.7, "fuse": 0.1, "rerank": 391.0, "read": 41.0, "total": 441.0},
-    }
-)
-DOCUMENT = _example(
-    {
-        "index": "default",
-        "snapshot": _SNAPSHOT,
-        "document_id": "notes/lighthouse.md",
-        "title": "The lighthouse",
-        "text": _CONTEXT,
-        "url": None,
-        "metadata": {"year": 1874},
-    }
-)
-INDEXES = _example({"indexes": [{"index": "default", "snapshot": _SNAPSHOT, "n_documents": 3107, "n_passages": 9412}]})
+_SEARCH = {
+    "request_id": _ID,
+    "index": "default",
+    "snapshot": _SNAPSHOT,
+    "query": "who kept the lighthouse",
+    "results": [_RESULT],
+    "n_candidates": 212,
+    "rerank_k_used": 100,
+    "truncated": False,
+    "query_cut_tokens": 0,
+    "n_passages_cut": 0,
+    "skipped": [],
+    "timings_ms": {"encode": 6.1, "retrieve": 1.8, "fuse": 0.1, "rerank": 388.0, "respond": 2.2, "total": 398.4},
+}
+_ANSWER = {
+    "request_id": _ID,
+    "index": "default",
+    "snapshot": _SNAPSHOT,
+    "query": "who kept the lighthouse",
+    "answer": _FOUND,
+    "answers": [_FOUND],
+    "no_answer": {
+        "is_no_answer": False,
+        "reason": None,
+        "null_score": 4.8,
+        "best_span_score": 11.2,
+        "margin": 6.4,
+        "threshold": -1.5,
+        "threshold_origin": "squad2_dev_b",
+    },
+    "truncated": False,
+    "query_cut_tokens": 0,
+    "n_passages_read": 5,
+    "skipped": [],
+    "timings_ms": {"encode": 6.0, "retrieve": 1.7, "fuse": 0.1, "rerank": 391.0, "read": 41.0, "total": 441.0},
+}
+_DOCUMENT = {
+    "index": "default",
+    "snapshot": _SNAPSHOT,
+    "document_id": "notes/lighthouse.md",
+    "title": "The lighthouse",
+    "text": _CONTEXT,
+    "url": None,
+    "metadata": {"year": 1874},
+}
+_INDEXES = {"indexes": [{"index": "default", "snapshot": _SNAPSHOT, "n_documents": 3107, "n_passages": 9412}]}
+_EXAMPLES = {
+    "/v1/search": _SEARCH,
+    "/v1/answer": _ANSWER,
+    "/v1/documents/{document_id}": _DOCUMENT,
+    "/v1/indexes": _INDEXES,
+}
 METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 1.0\n"}}}}
+
+
+# The framework describes a response model as application/json only, so the problem's schema is referred to by hand.
+_PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemBody"}
 
 
 def _documented(*kinds: type[Problem]) -> Responses:
@@ -114,7 +117,7 @@ def _documented(*kinds: type[Problem]) -> Responses:
     for kind in kinds:
         response = responses.setdefault(
             kind.status,
-            {"description": kind.title, "model": ProblemBody, "content": {MEDIA_TYPE: {"examples": {}}}},
+            {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA, "examples": {}}}},
         )
         example: dict[str, object] = {
             "type": kind.type, "title": kind.title, "status": kind.status, "request_id": _ID
@@ -127,7 +130,6 @@ def _documented(*kinds: type[Problem]) -> Responses:
     return responses
 
 
-NO_PROBLEMS: Responses = {}
 PROBE_PROBLEMS = _documented(problems.NotReady, problems.InternalError)
 GET_PROBLEMS = _documented(
     problems.UnknownIndex,
@@ -147,3 +149,22 @@ BODY_PROBLEMS = _documented(
     problems.NotReady,
     problems.DeadlineExceeded,
 )
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description of an application, with examples and the schema of problem documents."""
+    if app.openapi_schema is None:
+        description = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            license_info=app.license_info,
+            routes=app.routes,
+        )
+        schema = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
+        description["components"]["schemas"] |= schema.pop("$defs") | {"ProblemBody": schema}
+        for path, example in _EXAMPLES.items():  # by hand too: the framework would leave out what is null
+            [operation] = description["paths"][path].values()
+            operation["responses"]["200"]["content"]["application/json"]["example"] = example
+        app.openapi_schema = description
+    return app.openapi_schema

@@ -71,12 +71,15 @@ class Metrics:
         self.queue_rejected = Counter(
             "tercet_queue_rejected", "Requests refused because a model's queue was full.", ("model",), registry=registry
         )
-        self.index = Info("tercet_index", "The snapshot that is served.", registry=registry)
-        self.index_passages = Gauge(
-            "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=registry
-        )
-        self.ready = Gauge("tercet_ready", "1 when requests are served, otherwise 0.", registry=registry)
+        self._define_state()
         self._start_at_zero()
+
+    def _define_state(self) -> None:
+        self.index = Info("tercet_index", "The snapshot that is served.", registry=self.registry)
+        self.index_passages = Gauge(
+            "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=self.registry
+        )
+        self.ready = Gauge("tercet_ready", "1 when requests are served, otherwise 0.", registry=self.registry)
 
     def _start_at_zero(self) -> None:
         """Create the series of closed labels now, so that a rate is right from the first event on."""

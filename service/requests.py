@@ -45,21 +45,25 @@ class _Retrieval(_Request):
             examples=["how do I read a csv file row by row"],
         ),
     ]
-    mode: Mode = Field("hybrid", description="What finds candidates: BM25 and the dual encoder, or one of them.")
-    rerank: bool = Field(True, description="Whether the cross-encoder orders the best `rerank_k`.")
-    rerank_k: int = Field(100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
-    retrieve_k: int = Field(200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
-    filter: None = Field(None, description="Reserved; only null for now.")
-    index: str | None = Field(None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one.")
+    mode: Mode = Field(
+        default="hybrid", description="What finds candidates: BM25 and the dual encoder, or one of them."
+    )
+    rerank: bool = Field(default=True, description="Whether the cross-encoder orders the best `rerank_k`.")
+    rerank_k: int = Field(default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
+    retrieve_k: int = Field(default=200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
+    filter: None = Field(default=None, description="Reserved; only null for now.")
+    index: str | None = Field(
+        default=None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one."
+    )
 
 
 class SearchRequest(_Retrieval):
     """Body of `POST /v1/search`."""
 
-    top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Results on this page; never changes the ranking.")
-    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Results before this page.")
-    highlight: bool = Field(True, description="Whether to give the places of the query's words.")
-    explain: bool = Field(False, description="Whether to give each candidate's ranks.")
+    top_k: int = Field(default=10, ge=1, le=MAX_TOP_K, description="Results on this page; never changes the ranking.")
+    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Results before this page.")
+    highlight: bool = Field(default=True, description="Whether to give the places of the query's words.")
+    explain: bool = Field(default=False, description="Whether to give each candidate's ranks.")
 
     def to_query(self) -> SearchQuery:
         """Return it for the pipeline."""
@@ -76,13 +80,14 @@ class PassageBody(_Request):
 class AnswerRequest(_Retrieval):
     """Body of `POST /v1/answer`."""
 
-    top_k: int = Field(3, ge=1, le=MAX_ANSWERS, description="Spans to list; never changes the decision.")
-    read_k: int = Field(5, ge=1, le=MAX_READ_K, description="How many of the best passages the reader reads.")
+    top_k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Spans to list; never changes the decision.")
+    read_k: int = Field(default=5, ge=1, le=MAX_READ_K, description="How many of the best passages the reader reads.")
     no_answer_threshold: float | None = Field(
-        None, description="Least margin of an answer over no answer; null for the one that the model was tuned to."
+        default=None,
+        description="Least margin of an answer over no answer; null for the one that the model was tuned to.",
     )
     passages: list[PassageBody] | None = Field(
-        None, max_length=MAX_PASSAGES, description="Read all of these instead of searching the index."
+        default=None, max_length=MAX_PASSAGES, description="Read all of these instead of searching the index."
     )
 
     @model_validator(mode="after")

@@ -10,14 +10,10 @@ from service import metrics, pipeline
 from service.bodies import StrictJsonRoute
 from service.engine import Engine
 from service.examples import (
-    ANSWER,
     BODY_PROBLEMS,
-    DOCUMENT,
     GET_PROBLEMS,
-    INDEXES,
     METRICS,
     PROBE_PROBLEMS,
-    SEARCH,
 )
 from service.problems import ClientLeft, NotReady, UnknownDocument
 from service.requests import MAX_NAME_CHARACTERS, AnswerRequest, SearchRequest
@@ -52,7 +48,7 @@ def ready_engine(request: Request) -> Engine:
 ReadyEngine = Annotated[Engine, Depends(ready_engine)]
 
 
-@router.post("/v1/search", summary="Search the index", tags=["search"], responses={**SEARCH, **BODY_PROBLEMS})
+@router.post("/v1/search", summary="Search the index", tags=["search"], responses=BODY_PROBLEMS)
 async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> SearchResponse:
     """Passages from BM25 and dense retrieval, fused, reranked by the cross-encoder, with every score they earned."""
     deadline = Deadline.after(engine.settings.request_timeout_seconds)
@@ -69,7 +65,7 @@ async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> 
     return search_response(outcome, request.state.request_id)
 
 
-@router.post("/v1/answer", summary="Answer a question", tags=["search"], responses={**ANSWER, **BODY_PROBLEMS})
+@router.post("/v1/answer", summary="Answer a question", tags=["search"], responses=BODY_PROBLEMS)
 async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> AnswerResponse:
     """Answer spans read from the best passages of the index, or from your own `passages`; or that there is none."""
     deadline = Deadline.after(engine.settings.request_timeout_seconds)
@@ -84,9 +80,7 @@ async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> 
     return answer_response(outcome, request.state.request_id)
 
 
-@router.get(
-    "/v1/documents/{document_id:path}", summary="Get a document", tags=["index"], responses={**DOCUMENT, **GET_PROBLEMS}
-)
+@router.get("/v1/documents/{document_id:path}", summary="Get a document", tags=["index"], responses=GET_PROBLEMS)
 async def get_document(
     document_id: str,
     engine: ReadyEngine,
@@ -100,7 +94,7 @@ async def get_document(
     return document_response(snapshot, document)
 
 
-@router.get("/v1/indexes", summary="List the indexes", tags=["index"], responses={**INDEXES, **PROBE_PROBLEMS})
+@router.get("/v1/indexes", summary="List the indexes", tags=["index"], responses=PROBE_PROBLEMS)
 async def list_indexes(engine: ReadyEngine) -> IndexesResponse:
     """The snapshots that are served."""
     return IndexesResponse(indexes=[index_body(engine.snapshot)])

@@ -1,4 +1,4 @@
-"""Run the application in a real server process: bind, serve, drain on SIGTERM, end with a sentence if it cannot start."""
+"""Run the application in a server process: bind, serve, drain on SIGTERM; one sentence if it cannot start."""
 
 import logging
 import signal
@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that refuses new requests for drain_seconds after SIGTERM, then closes its socket; SIGINT ends it at once.
+    """A server that, on SIGTERM, refuses new requests for drain_seconds and then ends; on SIGINT it ends at once.
 
     uvicorn's own way raises the signal again at the end, so that the exit code would be that of a kill.
     """

@@ -23,45 +23,57 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
-    data_path: Path = Field(Path("data"), description="Folder that holds the indexes.")
+    data_path: Path = Field(default=Path("data"), description="Folder that holds the indexes.")
     index: str = Field(
-        "default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the index that is served."
+        default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the index that is served."
     )
-    host: str = Field("127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet."
+    )
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
 
-    dual_encoder: str = Field("minilm-l6-dual-encoder", description="Bundled name or folder of the dual encoder.")
-    cross_encoder: str = Field("tercet-l6-cross-encoder", description="Bundled name or folder of the cross-encoder.")
-    reader: str = Field("tercet-l6-reader", description="Bundled name or folder of the reader.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Where the models run; never falls back to another.")
-    n_threads: int = Field(0, ge=0, le=256, description="Threads that run models; 0 takes the CPU quota.")
+    dual_encoder: str = Field(
+        default="minilm-l6-dual-encoder", description="Bundled name or folder of the dual encoder."
+    )
+    cross_encoder: str = Field(
+        default="tercet-l6-cross-encoder", description="Bundled name or folder of the cross-encoder."
+    )
+    reader: str = Field(default="tercet-l6-reader", description="Bundled name or folder of the reader.")
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="Where the models run; never falls back to another."
+    )
+    n_threads: int = Field(default=0, ge=0, le=256, description="Threads that run models; 0 takes the CPU quota.")
 
     batch_tokens_per_thread: int = Field(
-        2048,
+        default=2048,
         ge=1,
         description="Token budget of one batch for each thread; about an eighth of a second of reranking, "
         "which is what a short request waits for at most.",
     )
     max_waiting_tokens: int = Field(
-        500_000,
+        default=500_000,
         ge=1,
         description="Tokens that may wait for one model before requests get 429; "
         "about fifteen seconds of reranking on two cores.",
     )
     max_body_bytes: int = Field(
-        4_000_000, ge=1, description="Longest request body; a hundred passages of a few pages each."
+        default=4_000_000, ge=1, description="Longest request body; a hundred passages of a few pages each."
     )
     request_timeout_seconds: float = Field(
-        30.0, gt=0, description="Deadline of one request; a client that waited longer has mostly left."
+        default=30.0, gt=0, description="Deadline of one request; a client that waited longer has mostly left."
     )
     drain_seconds: float = Field(
-        1.0,
+        default=1.0,
         ge=0,
         description="After SIGTERM, how long to go on answering (503 to new requests) before closing the socket; "
         "set it to the load balancer's probe interval.",
     )
-    shutdown_seconds: float = Field(30.0, gt=0, description="After that, how long running requests may take to end.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    shutdown_seconds: float = Field(
+        default=30.0, gt=0, description="After that, how long running requests may take to end."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level logged."
+    )
 
 
 def load_settings(**overrides: Any) -> Settings:

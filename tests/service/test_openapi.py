@@ -1,0 +1,66 @@
+"""The description says what the service does: every route, every status with an example, nothing of another host."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.schemas import AnswerResponse, DocumentResponse, IndexesResponse, ProblemBody, SearchResponse
+
+
+@pytest.fixture
+def description(client: TestClient) -> dict[str, Any]:
+    found: dict[str, Any] = client.get("/openapi.json").json()
+    return found
+
+
+def test_every_route_is_described(description: dict[str, Any]) -> None:
+    assert set(description["paths"]) == {
+        "/v1/search", "/v1/answer", "/v1/documents/{document_id}", "/v1/indexes", "/healthz", "/readyz", "/metrics"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "statuses"),
+    [
+        ("/v1/search", "200 400 404 413 415 422 429 500 503 504"),
+        ("/v1/answer", "200 400 404 413 415 422 429 500 503 504"),
+        ("/v1/documents/{document_id}", "200 404 422 500 503"),
+        ("/v1/indexes", "200 500 503"),
+        ("/readyz", "200 500 503"),
+        ("/healthz", "200"),
+    ],
+)
+def test_every_status_that_can_occur_is_described(description: dict[str, Any], path: str, statuses: str) -> None:
+    [operation] = description["paths"][path].values()
+    assert sorted(operation["responses"]) == statuses.split()
+
+
+def test_problems_are_described_as_problem_documents_with_examples(description: dict[str, Any]) -> None:
+    responses = description["paths"]["/v1/search"]["post"]["responses"]
+    for status, response in responses.items():
+        if status >= "400":
+            [(media_type, content)] = response["content"].items()
+            assert media_type == "application/problem+json"
+            assert content["schema"]["$ref"].endswith("/ProblemBody")
+            for example in content["examples"].values():
+                ProblemBody.model_validate(example["value"], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/v1/search", SearchResponse),
+        ("/v1/answer", AnswerResponse),
+        ("/v1/documents/{document_id}", DocumentResponse),
+        ("/v1/indexes", IndexesResponse),
+    ],
+)
+def test_examples_are_valid_responses(description: dict[str, Any], path: str, model: Any) -> None:
+    [operation] = description["paths"][path].values()
+    example = operation["responses"]["200"]["content"]["application/json"]["example"]
+    assert model.model_validate(example, strict=True).model_dump(mode="json") == example
+
+
+def test_the_framework_s_own_error_shape_is_gone(description: dict[str, Any]) -> None:
+    assert not {"HTTPValidationError", "ValidationError"} & set(description["components"]["schemas"])
