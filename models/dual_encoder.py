@@ -1,0 +1,50 @@
+"""The dual encoder: queries and passages to unit vectors whose inner product is their cosine (Reimers and Gurevych 2019)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.folder import TOKENIZER_FILE, WEIGHTS_FILE, ModelFolder
+from models.pooling import mean_pool, unit
+from models.session import OnnxSession, Session
+from models.tokenization import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embeddings:
+    """Unit vectors (n, dimension) float32, and how many tokens of each text did not fit, (n,)."""
+
+    vectors: NDArray[np.float32]
+    cut_tokens: NDArray[np.int64]
+
+
+class DualEncoder:
+    """Encodes texts; thread-safe, and equal texts always get equal vectors."""
+
+    def __init__(self, folder: ModelFolder, *, n_threads: int, device: str = "cpu") -> None:
+        self.folder = folder
+        self.fingerprint = folder.fingerprint
+        self.max_tokens = folder.settings.max_tokens
+        self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
+        self._session: Session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        self.dimension = int(self.encode_queries([""]).vectors.shape[1])
+
+    def encode_queries(self, queries: Sequence[str]) -> Embeddings:
+        """Return the vectors of queries, in order."""
+        return self._encode([self.folder.settings.query_prefix + query for query in queries])
+
+    def encode_passages(self, passages: Sequence[str]) -> Embeddings:
+        """Return the vectors of passages, in order."""
+        return self._encode([self.folder.settings.passage_prefix + passage for passage in passages])
+
+    def _encode(self, texts: Sequence[str]) -> Embeddings:
+        if not texts:
+            return Embeddings(np.zeros((0, self.dimension), np.float32), np.zeros(0, np.int64))
+        inputs = [
+            self.tokenizer.single(tokenized.ids, max_tokens=self.max_tokens)
+            for tokenized in self.tokenizer.encode_batch(texts)
+        ]
+        pooled = np.stack([mean_pool(outputs[0]) for outputs in self._session.run(inputs)])
+        return Embeddings(unit(pooled), np.array([item.passage_cut for item in inputs], np.int64))

@@ -1,0 +1,28 @@
+"""What can go wrong with models.
+
+ModelError
+├── ModelFolderError   a model folder is missing, incomplete, altered, or of another kind or format
+├── DeviceError        the device that was asked for is not there
+├── DataError          a training or evaluation file is malformed; says file, line and reason
+└── ExportError        an exported model does not give what the original gives
+"""
+
+
+class ModelError(Exception):
+    """Any failure of this layer that is the caller's or the world's fault."""
+
+
+class ModelFolderError(ModelError):
+    """A model folder cannot be used."""
+
+
+class DeviceError(ModelError):
+    """The wanted device or execution provider is not there."""
+
+
+class DataError(ModelError):
+    """A data file is malformed."""
+
+
+class ExportError(ModelError):
+    """An export failed its parity check."""

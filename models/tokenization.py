@@ -1,0 +1,161 @@
+"""Turn text into token ids with character offsets, and query-passage pairs into model inputs.
+
+The pair layout is BERT's (Devlin et al. 2019, section 3): `[CLS] query [SEP] passage [SEP]`, token types 0
+through the first `[SEP]` and 1 after it. Text is tokenized once, without special tokens; pairs and windows are
+then assembled from ids, so that what is cut is known exactly and is never part of the query by accident.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+TokenIds: TypeAlias = NDArray[np.int64]
+Offsets: TypeAlias = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenizedText:
+    """One text's tokens without special tokens: ids (n_tokens,), offsets (n_tokens, 2) in code points."""
+
+    ids: TokenIds
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelInput:
+    """One unpadded model input: ids and token types of shape (n_tokens,), and what did not fit.
+
+    query_cut and passage_cut count the tokens that were left out.
+    """
+
+    ids: TokenIds
+    token_types: TokenIds
+    query_cut: int = 0
+    passage_cut: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """One reader input: tokens [passage_start, passage_end) of the passage stand at input_start in the input."""
+
+    input: ModelInput
+    input_start: int
+    passage_start: int
+    passage_end: int
+
+
+class Tokenizer:
+    """A `tokenizer.json` with truncation and padding switched off."""
+
+    def __init__(self, path: Path) -> None:
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
+        self.vocabulary_size = self._tokenizer.get_vocab_size()
+
+    def _special_id(self, *names: str) -> int:
+        for name in names:
+            token_id = self._tokenizer.token_to_id(name)
+            if token_id is not None:
+                return token_id
+        raise ValueError(f"the tokenizer has none of the special tokens {', '.join(names)}")
+
+    def encode(self, text: str) -> TokenizedText:
+        """Tokenize one text without special tokens."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """Tokenize texts without special tokens, in order.
+
+        Lone surrogates, which UTF-8 cannot carry, are read as U+FFFD; offsets are unchanged by it.
+        """
+        encodings = self._tokenizer.encode_batch([_encodable(text) for text in texts], add_special_tokens=False)
+        return [
+            TokenizedText(
+                np.array(encoding.ids, np.int64),
+                np.array(encoding.offsets, np.int32).reshape(-1, 2),
+            )
+            for encoding in encodings
+        ]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, special tokens not counted."""
+        return [text.ids.size for text in self.encode_batch(texts)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return ids as text, special tokens kept: what a model really receives."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    def single(self, text_ids: TokenIds, *, max_tokens: int) -> ModelInput:
+        """Return `[CLS] text [SEP]`, the text cut at its end to fit max_tokens in all."""
+        kept = text_ids[: max_tokens - 2]
+        ids = np.concatenate(([self.cls_id], kept, [self.sep_id])).astype(np.int64)
+        return ModelInput(ids, np.zeros_like(ids), passage_cut=text_ids.size - kept.size)
+
+    def pair(self, query_ids: TokenIds, passage_ids: TokenIds, *, max_tokens: int, max_query_tokens: int) -> ModelInput:
+        """Return `[CLS] query [SEP] passage [SEP]` of at most max_tokens tokens.
+
+        The query keeps its first max_query_tokens tokens; the passage gets all the room that is left.
+        """
+        query = query_ids[:max_query_tokens]
+        passage = passage_ids[: max_tokens - query.size - 3]
+        ids = np.concatenate(([self.cls_id], query, [self.sep_id], passage, [self.sep_id])).astype(np.int64)
+        token_types = np.zeros_like(ids)
+        token_types[query.size + 2 :] = 1
+        return ModelInput(ids, token_types, query_ids.size - query.size, passage_ids.size - passage.size)
+
+    def windows(
+        self,
+        query_ids: TokenIds,
+        passage_ids: TokenIds,
+        *,
+        max_window_tokens: int,
+        max_query_tokens: int,
+        overlap_tokens: int,
+    ) -> list[Window]:
+        """Return the pair inputs that together hold every token of the passage, in passage order.
+
+        Neighbouring windows share overlap_tokens passage tokens. An empty passage gives one empty window.
+
+        Raises:
+            ValueError: the overlap leaves no room for the window to advance.
+        """
+        query = query_ids[:max_query_tokens]
+        room = max_window_tokens - query.size - 3
+        if not 0 <= overlap_tokens < room:
+            raise ValueError(
+                f"an overlap of {overlap_tokens} tokens must lie in [0, {room}), the window's passage room"
+            )
+        windows = []
+        for start in window_starts(passage_ids.size, room, overlap_tokens):
+            end = min(start + room, passage_ids.size)
+            pair = self.pair(
+                query_ids, passage_ids[start:end], max_tokens=max_window_tokens, max_query_tokens=max_query_tokens
+            )
+            windows.append(Window(pair, query.size + 2, start, end))
+        return windows
+
+
+def window_starts(n_tokens: int, room: int, overlap: int) -> list[int]:
+    """Return the first token of each window of room tokens, so that no token is left out.
+
+    Worked example: 10 tokens, room 4, overlap 1: starts 0, 3, 6 hold [0, 4), [3, 7), [6, 10).
+    """
+    starts = [0]
+    while starts[-1] + room < n_tokens:
+        starts.append(starts[-1] + room - overlap)
+    return starts
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
+    return text

@@ -1,0 +1,50 @@
+"""The training losses, as pure functions over logits.
+
+Sources: span loss, Devlin et al. 2019, section 4.2; listwise softmax loss over one positive and its negatives,
+Gao, Dai and Callan 2021 ("Rethink training of BERT rerankers"), equation 3.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def span_loss(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """Return the mean of the start's and the end's cross-entropy, averaged over the batch.
+
+    Args:
+        start_logits: (batch, window_tokens).
+        end_logits: (batch, window_tokens).
+        allowed: (batch, window_tokens) True at [CLS] and at passage tokens, the only places a span may stand.
+        starts: (batch,) the first token of the answer, 0 for none.
+        ends: (batch,) the last token of the answer, inclusive, 0 for none.
+    """
+    floor = torch.finfo(torch.float32).min
+    start_loss = functional.cross_entropy(start_logits.float().masked_fill(~allowed, floor), starts)
+    end_loss = functional.cross_entropy(end_logits.float().masked_fill(~allowed, floor), ends)
+    return (start_loss + end_loss) / 2
+
+
+def listwise_loss(logits: Tensor) -> Tensor:
+    """Return the mean cross-entropy of each group's softmax against its first column.
+
+    Args:
+        logits: (groups, candidates) with the relevant candidate in column 0.
+    """
+    return functional.cross_entropy(
+        logits.float(), torch.zeros(logits.shape[0], dtype=torch.long, device=logits.device)
+    )
+
+
+def pointwise_loss(logits: Tensor) -> Tensor:
+    """Return the binary cross-entropy of each candidate, relevant and not weighing the same in sum.
+
+    Args:
+        logits: (groups, candidates) with the relevant candidate in column 0.
+    """
+    labels = torch.zeros_like(logits, dtype=torch.float32)
+    labels[:, 0] = 1.0
+    weights = torch.full_like(labels, 0.5 / (logits.shape[1] - 1))
+    weights[:, 0] = 0.5
+    losses = functional.binary_cross_entropy_with_logits(logits.float(), labels, reduction="none")
+    return (losses * weights).sum(dim=1).mean()
