@@ -131,3 +131,8 @@ def _is_underlined(line: str, underline: str) -> bool:
 def _title(line: str) -> str:
     """Return a heading without the marks that Markdown and pydoc put around words."""
     return re.sub(r"[*`\"]|\{#[^}]*\}", "", line).strip()
+
+
+def first_heading(text: str) -> str:
+    """Return the title of the first heading, "" if there is none."""
+    return next((heading.title for heading in _headings(text)), "")
