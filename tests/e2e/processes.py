@@ -65,6 +65,7 @@ class RunningService:
     url: str
     process: subprocess.Popen[bytes]
     log_path: Path
+    home: Path
 
     def log_text(self) -> str:
         return self.log_path.read_text()
@@ -89,15 +90,19 @@ class RunningService:
 
 @contextmanager
 def running_service(settings: Mapping[str, str], *, folder: Path) -> Iterator[RunningService]:
-    """Run `tercet serve` with these settings (names without their prefix) until the block ends."""
+    """Run `tercet serve` with these settings (names without their prefix) until the block ends, its user new here."""
     port = free_port()
-    log_path = folder / "service.log"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TERCET_")}
-    environment |= {f"TERCET_{name}": value for name, value in settings.items()} | {"TERCET_PORT": str(port)}
+    log_path, home = folder / "service.log", folder / "home"
+    home.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TERCET_", "XDG_"))}
+    environment |= {f"TERCET_{name}": value for name, value in settings.items()} | {
+        "TERCET_PORT": str(port),
+        "HOME": str(home),
+    }
     with log_path.open("wb") as log:
         command = [tool("tercet"), "serve"]
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    service = RunningService(f"http://127.0.0.1:{port}", process, log_path)
+    service = RunningService(f"http://127.0.0.1:{port}", process, log_path, home)
     try:
         wait_until(lambda: answers_with(f"{service.url}/readyz", 200), "the service is ready", process=process)
         yield service

@@ -46,3 +46,9 @@ def test_no_metric_label_holds_what_a_user_sent(service: RunningService) -> None
     service.get(f"/{SECRET}")
     httpx.request(SECRET.upper(), f"{service.url}/v1/search")
     assert SECRET not in service.get("/metrics").text.lower()
+
+
+def test_the_process_keeps_no_notes_about_its_user(service: RunningService) -> None:
+    """ONNX Runtime queues reports of its use there, to send them over the network, unless it is told not to."""
+    assert service.post("/v1/search", query="beavers").status_code == 200
+    assert [path for path in service.home.rglob("*") if path.is_file()] == []
