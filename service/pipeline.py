@@ -28,8 +28,6 @@ from service.candidates import RRF_K, Candidates, Mode, Reranked, Result, result
 from service.engine import Engine, QueryVector
 from service.stages import Deadline, Stages
 
-N_BEST_ANSWERS = 20  # how many spans the reader lists; top_k shows the first of them
-
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
@@ -147,7 +145,7 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     async with stages.stage("respond"):
         query_cut = max(query_cut, reading.query_cut)
         decision = no_answer(reading, n_sources=len(sources), is_cut=query_cut > 0)
-        answers = [found_answer(sources[each.passage_index], each) for each in reading.answers[: query.top_k]]
+        answers = [found_answer(sources[each.passage_index], each) for each in reading.answers]
     engine.metrics.count_cut(query_tokens=query_cut, n_passages=n_cut)
     engine.metrics.answers.labels("no_answer" if decision.is_no_answer else "answer").inc()
     return AnswerOutcome(
@@ -255,9 +253,7 @@ async def _read(engine: Engine, query: AnswerQuery, sources: list[Source]) -> Re
     reader = engine.models.reader
     task = await asyncio.to_thread(reader.prepare, query.query, [source.text for source in sources])
     logits = await engine.reading.submit(task.inputs)
-    return await asyncio.to_thread(
-        reader.decide, task, logits, n_best=N_BEST_ANSWERS, threshold=query.no_answer_threshold
-    )
+    return await asyncio.to_thread(reader.decide, task, logits, n_best=query.top_k, threshold=query.no_answer_threshold)
 
 
 _NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows)

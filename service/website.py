@@ -1,11 +1,12 @@
 """The web page at `/` and the API description at `/docs`: static files of this package, which load nothing else."""
 
-from importlib import resources
-from pathlib import PurePath
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
 from service.problems import UnknownRoute
+
+_FOLDER = Path(__file__).parent / "page"
 
 router = APIRouter(include_in_schema=False)
 
@@ -24,8 +25,7 @@ _MEDIA_TYPES = {
 
 def load_files() -> dict[str, bytes]:
     """Return the page's files by name; all that this module ever serves."""
-    folder = resources.files("service").joinpath("page")
-    return {file.name: file.read_bytes() for file in folder.iterdir() if PurePath(file.name).suffix in _MEDIA_TYPES}
+    return {file.name: file.read_bytes() for file in _FOLDER.iterdir() if file.suffix in _MEDIA_TYPES}
 
 
 @router.get("/")
@@ -51,4 +51,4 @@ def _file(request: Request, name: str) -> Response:
     if name not in files:
         raise UnknownRoute
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
-    return Response(files[name], headers=headers, media_type=_MEDIA_TYPES[PurePath(name).suffix])
+    return Response(files[name], headers=headers, media_type=_MEDIA_TYPES[Path(name).suffix])

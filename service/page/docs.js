@@ -24,7 +24,7 @@ function fieldRows(description, operation) {
   const schema = description.components.schemas[reference.split("/").pop()];
   return Object.entries(schema.properties).map(([name, field]) => {
     const required = schema.required?.includes(name);
-    const about = [field.description ?? "", required ? "Required." : `Default: ${JSON.stringify(field.default)}.`];
+    const about = [field.description ?? "", required ? "Required." : `Default: ${JSON.stringify(field.default ?? null)}.`];
     return [name, typeOf(field), about.join(" ")];
   });
 }

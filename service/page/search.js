@@ -19,15 +19,17 @@ function element(name, { text, className, ...attributes } = {}, ...children) {
 }
 
 // Offsets are in code points, and JavaScript counts UTF-16 units: spread the text to slice it.
+// Blank lines are left out, to show more of a passage in less room.
 function withMarks(text, slices) {
   const points = [...text];
+  const piece = (from, to) => points.slice(from, to).join("").replace(/\n\s*\n/g, "\n");
   const nodes = [];
   let done = 0;
   for (const { start, end } of slices) {
-    nodes.push(points.slice(done, start).join(""), element("mark", { text: points.slice(start, end).join("") }));
+    nodes.push(piece(done, start), element("mark", { text: piece(start, end) }));
     done = end;
   }
-  nodes.push(points.slice(done).join(""));
+  nodes.push(piece(done, points.length));
   return nodes;
 }
 
