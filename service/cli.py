@@ -9,21 +9,25 @@ from collections.abc import Sequence
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from service.commands.faults import CommandError, explanation
+from service.commands.faults import FAULTS, explanation
 from service.commands.output import say
 from service.extras import check_extras
+from service.settings import load_settings
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Search and question answering over your own documents: retrieve, rerank, read.",
-    epilog="Every setting is also an environment variable TERCET_…; options win over it.",
+    epilog="Every setting is also an environment variable TERCET_…, and an option wins over it.",
 )
+
+INTERRUPTED = 130
 
 
 class OnError(StrEnum):
@@ -41,7 +45,7 @@ class Mode(StrEnum):
     bm25 = "bm25"
 
 
-class Strategy(StrEnum):
+class Ranking(StrEnum):
     """A way to rank that `evaluate` measures."""
 
     bm25 = "bm25"
@@ -53,20 +57,18 @@ class Strategy(StrEnum):
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE…",
+        metavar="SOURCE...",
         help="A JSON Lines file, a folder of text, Markdown and HTML, one such file, a BEIR folder, or `pydoc`: "
         "the documentation of this Python.",
     ),
 ]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes [TERCET_DATA_PATH, else: data].")]
-Index = Annotated[str | None, typer.Option("--index", help="Name of the index [TERCET_INDEX, else: default].")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
+Index = Annotated[str | None, typer.Option("--index", help="Name of the index; TERCET_INDEX, or else default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-OnBad = Annotated[OnError, typer.Option("--on-error", help="What to do with a bad record: report and skip it, or fail.")]
-Host = Annotated[str | None, typer.Option(help="Address to listen on [TERCET_HOST, else: 127.0.0.1].")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port, 0 for a free one [TERCET_PORT, else: 8000].")]
-TopK = Annotated[int, typer.Option("--top-k", min=1, max=100, help="How many to show.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on; TERCET_HOST, or else 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port, 0 a free one; TERCET_PORT, or else 8000.")]
 WithMode = Annotated[Mode, typer.Option(help="What finds candidates.")]
-Rerank = Annotated[bool, typer.Option("--rerank/--no-rerank", help="Whether the cross-encoder orders them.")]
+Rerank = Annotated[bool, typer.Option("--rerank/--no-rerank", help="Whether the cross-encoder orders candidates.")]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,17 +76,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app(list(arguments), prog_name="tercet")
     except SystemExit as stop:
-        if stop.code == 130:
+        if stop.code == INTERRUPTED:
             say("tercet: Interrupted.")
         return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt:
-        say("tercet: Interrupted.")
-        return 130
-    except Exception as error:
-        sentence = explanation(error)
-        if sentence is None:
-            raise
-        say(f"tercet: {sentence}")
+    except FAULTS as error:
+        say(f"tercet: {explanation(error)}")
         return 1
     return 0
 
@@ -97,21 +93,138 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def prepare(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Check the installation before any command."""
-    if not context.resilient_parsing:
-        check_extras()
+    check_extras()
 
 
 @app.command()
 def index(
-    sources: Sources, name: Index = None, data: Data = None, on_error: OnBad = OnError.skip, json: Json = False
+    sources: Sources,
+    name: Index = None,
+    data: Data = None,
+    on_error: Annotated[OnError, typer.Option(help="What to do with a bad record: tell and skip it, or fail.")] = (
+        OnError.skip
+    ),
+    json: Json = False,
 ) -> None:
     """Build an index of documents and publish it."""
-    from service.commands.index import index_sources, index_settings
+    from service.commands.index import index_sources
 
-    index_sources(sources, index_settings(name, data), fail_on_bad_record=on_error is OnError.fail, as_json=json)
+    settings = load_settings(index=name, data_path=data)
+    index_sources(sources, settings, fails_on_error=on_error is OnError.fail, as_json=json)
+
+
+@app.command()
+def serve(host: Host = None, port: Port = None, name: Index = None, data: Data = None) -> None:
+    """Serve an index over HTTP until a signal; logs go to stderr as JSON lines."""
+    from service.commands.serve import serve_index
+
+    serve_index(load_settings(host=host, port=port, index=name, data_path=data))
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What to search for.")],
+    name: Index = None,
+    data: Data = None,
+    top_k: Annotated[int, typer.Option(min=1, max=100, help="How many results to print.")] = 5,
+    mode: WithMode = Mode.hybrid,
+    rerank: Rerank = True,
+    json: Json = False,
+) -> None:
+    """Print the passages that fit a query best."""
+    from service.commands.query import search_once
+    from service.pipeline import SearchQuery
+
+    settings = load_settings(index=name, data_path=data)
+    search_once(SearchQuery(query, top_k=top_k, mode=_mode(mode), rerank=rerank), settings, as_json=json)
+
+
+@app.command()
+def answer(
+    question: Annotated[str, typer.Argument(help="What to answer.")],
+    name: Index = None,
+    data: Data = None,
+    top_k: Annotated[int, typer.Option(min=1, max=20, help="How many answers to print.")] = 3,
+    read_k: Annotated[int, typer.Option(min=1, max=100, help="How many passages to read.")] = 5,
+    mode: WithMode = Mode.hybrid,
+    rerank: Rerank = True,
+    json: Json = False,
+) -> None:
+    """Print the exact answer to a question, or that there is none."""
+    from service.commands.query import answer_once
+    from service.pipeline import AnswerQuery
+
+    settings = load_settings(index=name, data_path=data)
+    query = AnswerQuery(question, top_k=top_k, read_k=read_k, mode=_mode(mode), rerank=rerank)
+    answer_once(query, settings, as_json=json)
+
+
+@app.command()
+def inspect(
+    document: Annotated[str | None, typer.Option(metavar="ID", help="Show this document of the index.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Show a bundled model or a model folder.")] = None,
+    name: Index = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Show what an index holds and what made it, a document with its passages, or a model."""
+    from service.commands.inspect import inspect_document, inspect_index, inspect_model
+
+    if document is not None and model is not None:
+        raise typer.BadParameter("--document and --model exclude each other")
+    if model is not None:
+        inspect_model(model, as_json=json)
+        return
+    settings = load_settings(index=name, data_path=data)
+    if document is not None:
+        inspect_document(document, settings, as_json=json)
+    else:
+        inspect_index(settings, as_json=json)
+
+
+@app.command()
+def evaluate(
+    dataset: Annotated[list[Path] | None, typer.Option(help="A BEIR folder; may be given again.")] = None,
+    questions: Annotated[Path | None, typer.Option(help="Labelled questions for the reader, .jsonl or .gz.")] = None,
+    split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv judges the rankings.")] = "test",
+    queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries or questions.")] = None,
+    mode: Annotated[list[Ranking] | None, typer.Option(help="Only this ranking; may be given again.")] = None,
+    reindex: Annotated[bool, typer.Option("--reindex", help="Index the data sets even where that is done.")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Measure rankings (nDCG@10, recall@100, MRR@10, times) or the reader (EM, F1)."""
+    from service.commands.evaluate import RankingTask, evaluate_rankings, evaluate_reader
+
+    if (dataset is None) == (questions is None):
+        raise typer.BadParameter("give either --dataset, once or more often, or --questions")
+    settings = load_settings(data_path=data)
+    if questions is not None:
+        evaluate_reader(questions, settings, limit=queries, as_json=json)
+        return
+    rankings = [each.value for each in mode] if mode is not None else []
+    evaluate_rankings(RankingTask(dataset or [], split, queries, rankings, reindex), settings, as_json=json)
+
+
+@app.command()
+def demo(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE...]", help="As for `index`; without any, `pydoc`.")
+    ] = None,
+    host: Host = None,
+    port: Port = None,
+    data: Data = None,
+) -> None:
+    """Index documents unless that is done, then serve them, and say how to ask."""
+    from service.commands.serve import run_demo
+
+    run_demo(sources or ["pydoc"], load_settings(host=host, port=port, data_path=data))
+
+
+def _mode(mode: Mode) -> Literal["hybrid", "dense", "bm25"]:
+    return mode.value

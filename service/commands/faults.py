@@ -1,4 +1,4 @@
-"""What a failed command tells its user: one sentence where the user or the world is at fault."""
+"""What a failed command tells its user: one sentence, where the user or the world is at fault."""
 
 import errno
 
@@ -11,15 +11,16 @@ class CommandError(Exception):
     """A command cannot do what was asked; the message is one sentence for the user."""
 
 
-def explanation(error: Exception) -> str | None:
-    """Return one sentence about a fault of the user or the world, None for a fault of ours."""
-    if isinstance(error, CommandError | IndexerError | ModelError | StartupError):
-        return _sentence(str(error))
+FAULTS = (CommandError, IndexerError, ModelError, StartupError, OSError, MemoryError)
+
+
+def explanation(error: BaseException) -> str:
+    """Return one sentence about an exception of the kinds in FAULTS."""
     if isinstance(error, OSError):
         return _sentence(_about_file(error))
     if isinstance(error, MemoryError):
         return "There is not enough memory for this."
-    return None
+    return _sentence(str(error))
 
 
 def _about_file(error: OSError) -> str:
@@ -36,5 +37,7 @@ def _about_file(error: OSError) -> str:
 
 
 def _sentence(message: str) -> str:
-    lines = " ".join(message.split())
-    return lines if lines.endswith((".", "!", "?")) else f"{lines}."
+    one_line = " ".join(message.split())
+    begins_with_path = "/" in one_line.split(" ")[0]
+    capital = one_line if begins_with_path else one_line[:1].upper() + one_line[1:]
+    return capital if capital.endswith((".", "!", "?")) else f"{capital}."

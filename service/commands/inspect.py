@@ -1,0 +1,133 @@
+"""`tercet inspect`: what an index, a document of it, or a model folder holds."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from indexer.errors import SnapshotError
+from indexer.manifest import Manifest, read_manifest
+from indexer.publish import current_snapshot
+from indexer.snapshot import Snapshot
+from indexer.store import StoredPassage
+from models.folder import ModelFolder, open_model_folder
+from service.commands.faults import CommandError
+from service.commands.output import console, print_json, size
+from service.commands.query import printable
+from service.settings import Settings
+
+
+def inspect_index(settings: Settings, *, as_json: bool) -> None:
+    """Print what the configured index holds, after every file's hash was compared with the manifest."""
+    snapshot, manifest = _open(settings)
+    snapshot.close()
+    n_bytes = sum(record.n_bytes for record in manifest.files.values())
+    facts = {"index": settings.index, "path": str(settings.data_path / settings.index), "n_bytes": n_bytes}
+    if as_json:
+        print_json(facts | manifest.model_dump(mode="json"))
+        return
+    _print_facts(
+        {
+            "index": settings.index,
+            "snapshot": manifest.snapshot_id,
+            "built": f"{manifest.created_at:%Y-%m-%d %H:%M:%S} UTC",
+            "documents": f"{manifest.n_documents:,}",
+            "passages": f"{manifest.n_passages:,}, {manifest.n_cut_passages:,} of them cut by the dual encoder",
+            "dual encoder": f"{manifest.encoder.name}, {manifest.encoder.dimension} dimensions",
+            "encoder fingerprint": manifest.encoder.fingerprint,
+            "passage tokenizer": manifest.passage_tokenizer_fingerprint,
+            "BM25": f"{manifest.bm25.n_terms:,} terms, k1 {manifest.bm25.k1}, b {manifest.bm25.b}",
+            "analyzer": manifest.bm25.analyzer,
+            "size": size(n_bytes),
+        }
+        | {f"  {name}": size(record.n_bytes) for name, record in manifest.files.items()}
+    )
+
+
+def inspect_document(document_id: str, settings: Settings, *, as_json: bool) -> None:
+    """Print a document's fields and its passages, in order.
+
+    Raises:
+        CommandError: the index holds no such document.
+    """
+    snapshot, _ = _open(settings)
+    try:
+        document = snapshot.document(document_id)
+        if document is None:
+            raise CommandError(f"the index {settings.index!r} holds no document {document_id!r}")
+        passages = passages_of(snapshot, document_id)
+    finally:
+        snapshot.close()
+    if as_json:
+        fields = ("passage_id", "start", "end", "heading", "text")
+        print_json(
+            {
+                "document_id": document.document_id,
+                "title": document.title,
+                "url": document.url,
+                "metadata": dict(document.metadata),
+                "n_characters": len(document.text),
+                "passages": [{name: getattr(passage, name) for name in fields} for passage in passages],
+            }
+        )
+        return
+    facts = {"document": document.document_id, "title": document.title, "url": document.url or ""}
+    _print_facts(facts | {name: str(value) for name, value in document.metadata.items()})
+    out = console()
+    for passage in passages:
+        out.print()
+        head = f"{passage.passage_id} [{passage.start}, {passage.end}) {passage.heading}"
+        out.print(Text(printable(head), style="bold"))
+        out.print(Text(printable(passage.text)))
+
+
+def inspect_model(name_or_path: str, *, as_json: bool) -> None:
+    """Print what a model folder says of itself, after its files' hashes were compared with it."""
+    folder = open_model_folder(name_or_path, None)
+    facts = _model_facts(folder)
+    if as_json:
+        print_json(facts | folder.settings.model_dump(mode="json"))
+        return
+    shown = folder.settings.model_dump(mode="json", exclude={"files", "recipe"}, exclude_none=True)
+    _print_facts({name: str(value) for name, value in (facts | shown).items()})
+
+
+def passages_of(snapshot: Snapshot, document_id: str) -> list[StoredPassage]:
+    """Return the passages of a document in order; rows are sorted by document id, so its rows are a range."""
+
+    def document_at(row: int) -> str:
+        return snapshot.passages(np.array([row]))[0].document_id
+
+    first = bisect_left(range(snapshot.n_passages), document_id, key=document_at)
+    last = first
+    while last < snapshot.n_passages and document_at(last) == document_id:
+        last += 1
+    return snapshot.passages(np.arange(first, last))
+
+
+def _open(settings: Settings) -> tuple[Snapshot, Manifest]:
+    """Open the configured index without its encoder: nothing is searched."""
+    index_path = settings.data_path / settings.index
+    folder = current_snapshot(index_path)
+    if folder is None:
+        raise SnapshotError(f"there is no index {settings.index!r} in {settings.data_path}")
+    manifest = read_manifest(folder)
+    made = manifest.encoder
+    snapshot = Snapshot.open(index_path, encoder_fingerprint=made.fingerprint, dimension=made.dimension)
+    return snapshot, manifest
+
+
+def _model_facts(folder: ModelFolder) -> dict[str, object]:
+    n_bytes = sum((folder.path / name).stat().st_size for name in folder.settings.files)
+    return {"path": str(folder.path), "fingerprint": folder.fingerprint, "n_bytes": n_bytes}
+
+
+def _print_facts(facts: Mapping[str, str]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(Text(printable(name)), Text(printable(value)))
+    console().print(table)

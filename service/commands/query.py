@@ -1,0 +1,105 @@
+"""`tercet search` and `tercet answer`: one query through the same pipeline that serves, in this process."""
+
+import asyncio
+import unicodedata
+
+from rich.text import Text
+
+from service.commands.faults import CommandError
+from service.commands.output import console, counted, print_json
+from service.engine import open_engine
+from service.pipeline import AnswerOutcome, AnswerQuery, SearchOutcome, SearchQuery, answer, search
+from service.problems import Problem
+from service.schemas import AnswerBody, ResultBody, answer_response, search_response
+from service.settings import Settings
+
+_REQUEST_ID = "command-line"
+_SHOWN_CHARACTERS = 400
+
+
+def search_once(query: SearchQuery, settings: Settings, *, as_json: bool) -> None:
+    """Print the results of a query; as JSON they are the body of `POST /v1/search`."""
+    response = search_response(asyncio.run(_search(query, settings)), _REQUEST_ID)
+    if as_json:
+        print_json(response.model_dump(mode="json"))
+        return
+    out = console()
+    if not response.results:
+        out.print("Nothing was found.")
+    for result in response.results:
+        out.print(_heading(result), _snippet(result), "", sep="\n")
+    out.print(f"{_milliseconds(response.timings_ms)}, {counted(response.n_candidates, 'candidate')}", style="dim")
+
+
+def answer_once(query: AnswerQuery, settings: Settings, *, as_json: bool) -> None:
+    """Print the answers to a query; as JSON they are the body of `POST /v1/answer`."""
+    response = answer_response(asyncio.run(_answer(query, settings)), _REQUEST_ID)
+    if as_json:
+        print_json(response.model_dump(mode="json"))
+        return
+    out = console()
+    if response.answer is None:
+        found = response.no_answer
+        out.print(f"No answer was found ({(found.reason or '').replace('_', ' ')}).", style="bold")
+        if response.answers:
+            out.print("What came closest:")
+    for each in response.answers:
+        out.print(_answer_text(each), "", sep="\n")
+    out.print(f"{_milliseconds(response.timings_ms)}, {counted(response.n_passages_read, 'passage')} read", style="dim")
+
+
+async def _search(query: SearchQuery, settings: Settings) -> SearchOutcome:
+    async with open_engine(settings) as engine:
+        try:
+            return await search(engine, query)
+        except Problem as problem:
+            raise CommandError(str(problem)) from problem
+
+
+async def _answer(query: AnswerQuery, settings: Settings) -> AnswerOutcome:
+    async with open_engine(settings) as engine:
+        try:
+            return await answer(engine, query)
+        except Problem as problem:
+            raise CommandError(str(problem)) from problem
+
+
+def _heading(result: ResultBody) -> Text:
+    text = Text(f"{result.rank}. ")
+    text.append(printable(result.title if result.title.strip() else result.document_id), style="bold")
+    text.append(f"  {result.score_kind} {result.score:.3f}  ", style="cyan")
+    text.append(printable(result.url if result.url is not None else result.passage_id), style="dim")
+    return text
+
+
+def _snippet(result: ResultBody) -> Text:
+    """Return the passage from a little before its first highlight, highlights in bold."""
+    first = result.highlights[0].start if result.highlights else 0
+    start = max(0, min(first - 80, len(result.text) - _SHOWN_CHARACTERS))
+    shown = result.text[start : start + _SHOWN_CHARACTERS]
+    text = Text(printable(shown))
+    for mark in result.highlights:
+        text.stylize("bold yellow", max(0, mark.start - start), max(0, mark.end - start))
+    return text
+
+
+def _answer_text(found: AnswerBody) -> Text:
+    text = Text(printable(found.text), style="bold")
+    text.append(f"  {found.score:.3f}  ", style="not bold cyan")
+    text.append(f"{printable(found.document_id)} [{found.start}, {found.end})\n", style="not bold dim")
+    context = Text(printable(found.context), style="not bold")
+    start = found.start - found.context_start
+    context.stylize("bold yellow", start, start + found.end - found.start)
+    return text.append_text(context)
+
+
+def printable(text: str) -> str:
+    """Return text that cannot steer a terminal, of the same length: a space for each control character but newline."""
+    return "".join(
+        " " if unicodedata.category(character) in ("Cc", "Cs") and character != "\n" else character
+        for character in text
+    )
+
+
+def _milliseconds(timings: dict[str, float]) -> str:
+    return f"{timings['total']:,.0f} ms"
