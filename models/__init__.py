@@ -1,7 +1,1 @@
-"""Text to vectors, logits and spans; knows nothing of documents, files of them, or HTTP."""
-
-import os
-
-# ONNX Runtime 1.32 for Linux reports its use to its maker over the network, from its import on, and only this stops
-# it: `disable_telemetry_events()` comes too late. So it is said before any module of ours can import it.
-os.putenv("ORT_DISABLE_TELEMETRY", "1")
+"""Text in, vectors, logits and spans out: the models, their folders, and the measures."""

@@ -1,4 +1,4 @@
-"""The dual encoder: queries and passages to unit vectors whose inner product is their cosine (Reimers and Gurevych 2019)."""
+"""The dual encoder: texts to unit vectors whose inner product is their cosine (Reimers and Gurevych 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

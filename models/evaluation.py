@@ -55,7 +55,7 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
 
 
 def token_f1(prediction: str, answers: Sequence[str]) -> float:
-    """Return the best harmonic mean of token precision and recall over the answers; no answers means that "" is right."""
+    """Return the best F1 of shared tokens over the answers; no answers means that "" is right."""
     return max(
         _f1(normalise_answer(prediction).split(), normalise_answer(answer).split()) for answer in answers or ("",)
     )

@@ -19,7 +19,7 @@ BUNDLED_DUAL_ENCODER = "minilm-l6-dual-encoder"
 BUNDLED_CROSS_ENCODER = "tercet-l6-cross-encoder"
 BUNDLED_READER = "tercet-l6-reader"
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Literal[1] = 1
 SETTINGS_FILE = "model.json"
 WEIGHTS_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -92,15 +92,19 @@ class ModelFolder:
         return self.settings.files[TOKENIZER_FILE]
 
 
-def open_model_folder(name_or_path: str, kind: Kind) -> ModelFolder:
+def open_model_folder(name_or_path: str, kind: Kind | None) -> ModelFolder:
     """Return the bundled model of that name, or the model folder at that path, once its hashes are verified.
+
+    Args:
+        name_or_path: as the settings have it.
+        kind: what it must be, None for any.
 
     Raises:
         ModelFolderError: nothing is there, a file is missing or altered, or the model is of another kind.
     """
     path = _locate(name_or_path)
     settings = _read_settings(path / SETTINGS_FILE)
-    if settings.kind != kind:
+    if kind is not None and settings.kind != kind:
         raise ModelFolderError(f"{path} holds a {settings.kind}; a {kind} was asked for")
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
         if name not in settings.files:
@@ -135,7 +139,8 @@ def _locate(name_or_path: str) -> Path:
         if (path / SETTINGS_FILE).is_file():
             return path
     raise ModelFolderError(
-        f"{name_or_path!r} is neither a bundled model ({', '.join(bundled_names())}) nor a folder with a {SETTINGS_FILE}"
+        f"{name_or_path!r} is neither a bundled model ({', '.join(bundled_names())}) "
+        f"nor a folder with a {SETTINGS_FILE}"
     )
 
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 def mean_pool(token_vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean over the tokens of one unpadded text: (n_tokens, dimension) to (dimension,)."""
-    return token_vectors.mean(axis=0, dtype=np.float32)
+    return np.asarray(token_vectors.mean(axis=0), np.float32)
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

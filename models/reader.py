@@ -147,7 +147,7 @@ class Reader:
         margin = span.logit - null_score
         calibration = self.folder.settings.answer
         weight, bias = (1.0, 0.0) if calibration is None else (calibration.margin_weight, calibration.margin_bias)
-        score = float(sigmoid(np.float64(weight * margin + bias)))
+        score = float(sigmoid(np.array(weight * margin + bias, np.float64)))
         return Answer(index, start, end, task.passages[index][start:end], span.logit, margin, score)
 
     def _decision(self, answers: Sequence[Answer], null_scores: Sequence[float], threshold: float | None) -> Decision:

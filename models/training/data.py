@@ -22,7 +22,7 @@ class LabelledQuestion:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, line) of a plain or gzip-compressed UTF-8 file, split on newline only, blank lines left out."""
+    """Yield (line number, line) of a plain or gzip-compressed UTF-8 file, split on newline only, no blank lines."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):

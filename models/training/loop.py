@@ -109,7 +109,7 @@ def _steps(
     for step, batch in enumerate(batches, start=1):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = batch_loss(batch)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch declares it without types
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
