@@ -1,8 +1,8 @@
 """Text to BM25 terms: Unicode words, accents folded, English stop words left out, the rest stemmed by Snowball.
 
-Identifiers (`csv.DictReader`, `snake_case`, `camelCase`) give one unstemmed term for the whole and one term for each
-part, so that both the exact name and its words find them. Han and Hiragana, which put no space between words, give
-one term a character (as UAX #29's default word boundaries do).
+Identifiers (`csv.DictReader`, `snake_case`, `camelCase`) give a term for the whole, which is not stemmed if it has dots
+or underscores, and a term for each part, so that the exact name finds them, in any case, and so do its words. Han and
+Hiragana, which put no space between words, give one term a character (as UAX #29's default word boundaries do).
 """
 
 import re
@@ -53,17 +53,13 @@ def occurrences(text: str) -> Iterator[Occurrence]:
 
 @lru_cache(maxsize=200_000)
 def _terms_of(word: str) -> tuple[str, ...]:
-    parts = _parts(word)
-    whole = (_fold(word),) if len(parts) > 1 else ()
-    folded = (_fold(part) for part in parts)
-    return whole + tuple(_stem(part) for part in folded if part and part not in STOP_WORDS)
-
-
-def _parts(word: str) -> list[str]:
-    parts: list[str] = []
-    for piece in re.split(r"[._]+", word):
-        parts.extend(_camel_parts(piece))
-    return [part for part in parts if part]
+    pieces = [piece for piece in re.split(r"[._]+", word) if piece]
+    terms = [_fold(word)] if len(pieces) > 1 else []
+    for piece in pieces:
+        parts = _camel_parts(piece)
+        names = [piece, *parts] if len(parts) > 1 else parts
+        terms += [_stem(folded) for folded in map(_fold, names) if folded and folded not in STOP_WORDS]
+    return tuple(terms)
 
 
 def _camel_parts(word: str) -> list[str]:

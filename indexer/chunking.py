@@ -6,7 +6,8 @@ preferring to end with a paragraph, and overlap by whole sentences within a sect
 blank lies in a passage; every passage is a slice [start, end) of the text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -60,6 +61,15 @@ def chunk(document: Document, tokenizer: TextTokenizer, settings: ChunkingSettin
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A sentence, or a part of one: what passages are packed from."""
+
+    start: int
+    end: int
+    n_tokens: int
+
+
 class _Cutter:
     """Cuts the sections of one document; token positions are looked up in one tokenization of the whole text."""
 
@@ -72,42 +82,45 @@ class _Cutter:
     def pieces(self, section: Section) -> list[Slice]:
         """Return the passages of one section."""
         room = self._room(section)
-        paragraphs_ = [self._sentences(paragraph, room) for paragraph in paragraphs(self._text, section.slice)]
-        return list(self._pack([paragraph for paragraph in paragraphs_ if paragraph], room))
+        units = [self._units(paragraph, room) for paragraph in paragraphs(self._text, section.slice)]
+        return [(passage[0].start, passage[-1].end) for passage in self._pack(units, room)]
 
     def _room(self, section: Section) -> int:
         context = with_context(self._title, section.heading, "")
         n_context = self._tokenizer.encode(context).ids.size if context else 0
         return max(self._settings.max_tokens - n_context, self._settings.max_tokens // 2)
 
-    def _sentences(self, paragraph: Slice, room: int) -> list[Slice]:
-        """Return the sentences of a paragraph, those that no passage could hold cut to pieces."""
-        found: list[Slice] = []
-        for sentence in sentences(self._text, paragraph):
-            found.extend([sentence] if self._fits(sentence, room) else self._cut(sentence, room))
+    def _units(self, paragraph: Slice, room: int) -> list[_Unit]:
+        """Return the sentences of a paragraph, those that no passage could hold cut to parts."""
+        found: list[_Unit] = []
+        for start, end in sentences(self._text, paragraph):
+            sentence = _Unit(start, end, self._count(start, end))
+            found.extend([sentence] if self._fits([sentence], room) else self._cut(start, end, room))
         return found
 
-    def _fits(self, piece: Slice, room: int) -> bool:
-        return self._count(piece) <= room and piece[1] - piece[0] <= self._settings.max_characters
-
-    def _count(self, piece: Slice) -> int:
-        first, last = np.searchsorted(self._token_starts, piece)
+    def _count(self, start: int, end: int) -> int:
+        first, last = np.searchsorted(self._token_starts, (start, end))
         return int(last - first)
 
-    def _cut(self, piece: Slice, room: int) -> Iterator[Slice]:
-        """Halve a piece, between words if there are any and else between tokens or characters, until each part fits.
+    def _fits(self, units: Sequence[_Unit], room: int) -> bool:
+        n_tokens = sum(unit.n_tokens for unit in units)
+        return n_tokens <= room and units[-1].end - units[0].start <= self._settings.max_characters
+
+    def _cut(self, start: int, end: int, room: int) -> Iterator[_Unit]:
+        """Halve a slice, between words if there are any and else between tokens or characters, until each part fits.
 
         The parts are small enough to overlap. They are tokenized anew, as a word cut in two may give more tokens
         than it had. The stack holds what is still to be cut, the leftmost on top.
         """
         part_room = max(1, min(room, self._settings.overlap_tokens or room // 4))
-        outstanding = [piece]
+        outstanding = [(start, end)]
         while outstanding:
             start, end = outstanding.pop()
-            part = self._text[start:end]
-            few = self._count((start, end)) <= part_room and end - start <= self._settings.max_characters // 4
-            if end - start == 1 or (few and self._tokenizer.encode(part).ids.size <= part_room):
-                yield from trimmed(self._text, (start, end))
+            n_tokens = self._count(start, end)
+            if n_tokens <= part_room and end - start <= self._settings.max_characters // 4:
+                n_tokens = max(n_tokens, self._tokenizer.encode(self._text[start:end]).ids.size)
+            if end - start == 1 or (n_tokens <= part_room and end - start <= self._settings.max_characters // 4):
+                yield from (_Unit(*kept, n_tokens) for kept in trimmed(self._text, (start, end)))
                 continue
             middle = self._middle(start, end)
             outstanding += [(middle, end), (start, middle)]
@@ -124,35 +137,34 @@ class _Cutter:
         token_start = int(self._token_starts[at]) if at < self._token_starts.size else end
         return token_start if start < token_start < min(end, middle + quarter) else middle
 
-    def _pack(self, paragraphs_: list[list[Slice]], room: int) -> Iterator[Slice]:
-        """Yield passages of whole sentences.
+    def _pack(self, paragraphs_: Iterable[list[_Unit]], room: int) -> Iterator[list[_Unit]]:
+        """Yield passages of whole units.
 
         A passage that is half full ends with its paragraph if the next paragraph fits into a passage of its own but
         not into what is left of this one.
         """
-        current: list[Slice] = []
+        current: list[_Unit] = []
         for paragraph in paragraphs_:
-            whole = (paragraph[0][0], paragraph[-1][1])
             is_better_apart = (
-                current
-                and not self._fits((current[0][0], whole[1]), room)
-                and self._fits(whole, room)
-                and self._count((current[0][0], current[-1][1])) >= room // 2
+                sum(unit.n_tokens for unit in current) >= room // 2
+                and not self._fits([*current, *paragraph], room)
+                and self._fits(paragraph, room)
             )
-            for i, sentence in enumerate(paragraph):
-                if current and ((is_better_apart and i == 0) or not self._fits((current[0][0], sentence[1]), room)):
-                    yield current[0][0], current[-1][1]
-                    current = self._overlap(current, sentence, room)
-                current.append(sentence)
+            for i, unit in enumerate(paragraph):
+                if current and ((is_better_apart and i == 0) or not self._fits([*current, unit], room)):
+                    yield current
+                    current = self._overlap(current, unit, room)
+                current.append(unit)
         if current:
-            yield current[0][0], current[-1][1]
+            yield current
 
-    def _overlap(self, previous: list[Slice], following: Slice, room: int) -> list[Slice]:
-        """Return the last sentences of a passage that the next one repeats; the next sentence must fit beside them."""
-        kept: list[Slice] = []
-        for sentence in reversed(previous[1:]):
-            is_short = self._count((sentence[0], previous[-1][1])) <= self._settings.overlap_tokens
-            if not is_short or not self._fits((sentence[0], following[1]), room):
+    def _overlap(self, previous: Sequence[_Unit], following: _Unit, room: int) -> list[_Unit]:
+        """Return the last units of a passage that the next one repeats; the next unit must fit beside them."""
+        kept: list[_Unit] = []
+        for unit in reversed(previous[1:]):
+            longer = [unit, *kept]
+            is_short = sum(repeated.n_tokens for repeated in longer) <= self._settings.overlap_tokens
+            if not is_short or not self._fits([*longer, following], room):
                 break
-            kept.insert(0, sentence)
+            kept = longer
         return kept

@@ -99,19 +99,25 @@ def _page_fields(soup: BeautifulSoup) -> dict[str, object]:
 
 @dataclass(slots=True)
 class _Text:
-    """Collects text; a break before the next words is only remembered, so breaks never pile up."""
+    """Collects text; a break before the next words is only remembered, so breaks never pile up.
+
+    Between a mark, such as that of a list item, and the next words there is none.
+    """
 
     parts: list[str] = field(default_factory=list)
     pending: str = ""
+    is_marked: bool = False
 
     def separate(self, separator: str) -> None:
         """Ask for a break; the stronger of two stays."""
-        self.pending = max(self.pending, separator, key=_strength)
+        if not self.is_marked:
+            self.pending = max(self.pending, separator, key=_strength)
 
-    def add(self, words: str) -> None:
-        """Add words after the break that was asked for."""
+    def add(self, words: str, *, is_mark: bool = False) -> None:
+        """Add words, or a mark, after the break that was asked for."""
         self.parts += [self.pending, words] if self.parts else [words]
         self.pending = ""
+        self.is_marked = is_mark
 
 
 def _strength(separator: str) -> int:
@@ -137,28 +143,21 @@ def _separate(text: _Text, tag: Tag, event: str) -> None:
     elif tag.name in _LINES:
         text.separate("\n")
     elif tag.name in ("td", "th"):
-        text.separate(" | " if event == "leave" else " ")
+        text.separate(" | ")
     if event == "enter" and tag.name in _HEADINGS and tag.get_text(strip=True):
-        text.add(_HEADINGS[tag.name])
+        text.add(_HEADINGS[tag.name], is_mark=True)
     elif event == "enter" and tag.name == "li" and tag.get_text(strip=True):
-        text.add("- ")
+        text.add("- ", is_mark=True)
 
 
 def _add_string(text: _Text, string: str, *, is_verbatim: bool) -> None:
-    if is_verbatim:
-        text.add(string.strip("\n"))
-    elif words := _squeezed(string):
-        if string[0].isspace() and not _ends_with_mark(text):
-            text.separate(" ")
-        text.add(words)
-        if string[-1].isspace():
-            text.separate(" ")
-    elif string and not _ends_with_mark(text):
+    words = string.strip("\n") if is_verbatim else _squeezed(string)
+    if string[:1].isspace():
         text.separate(" ")
-
-
-def _ends_with_mark(text: _Text) -> bool:
-    return bool(text.parts) and not text.pending and text.parts[-1].endswith(" ")
+    if words:
+        text.add(words)
+    if string[-1:].isspace():
+        text.separate(" ")
 
 
 def _walk(root: Tag) -> Iterator[tuple[Literal["enter", "leave", "string"], PageElement]]:

@@ -24,6 +24,7 @@ _SKIPPED_NAMES = (
 )
 SKIPPED = frozenset(_SKIPPED_NAMES.split())
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_LONGEST_DEFAULT = 60
 _UNTELLING = re.compile(r"Alias for field number \d+|The most base type|Initialize self\.")
 
 
@@ -135,9 +136,25 @@ def _kind(member: object, kind: str) -> str:
 def _signature(member: object) -> str:
     function = getattr(member, "__func__", member)  # of a static or class method
     try:
-        return _ADDRESS.sub("", str(inspect.signature(function))) if callable(function) else ""
+        return _shown(inspect.signature(function)) if callable(function) else ""
     except Exception:  # noqa: BLE001 - signatures are evaluated, so anything may come; it has none then
         return ""
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """Return a signature without addresses, and with `...` for defaults that are no short value.
+
+    Such a default may be the whole environment of this process, as that of cgi.parse is.
+    """
+    parameters = [
+        parameter if _is_short(parameter.default) else parameter.replace(default=...)
+        for parameter in signature.parameters.values()
+    ]
+    return _ADDRESS.sub("", str(signature.replace(parameters=parameters))).replace("=Ellipsis", "=...")
+
+
+def _is_short(default: object) -> bool:
+    return default is inspect.Parameter.empty or len(repr(default)) <= _LONGEST_DEFAULT
 
 
 def main() -> None:

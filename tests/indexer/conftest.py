@@ -1,0 +1,67 @@
+"""Two small tokenizers, and models for builds without a neural network."""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+import tokenizers
+from tokenizers import decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE, WordPiece
+
+from indexer.build import IndexModels
+from models.tokenization import Tokenizer
+from tests.indexer.hashed_words import HashedWordEncoder
+
+# Tests hold no thresholds on time.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?#`>=-_()[]'\""
+_WORDS = (
+    "the",
+    "of",
+    "and",
+    "fog",
+    "over",
+    "harbour",
+    "warning",
+    "lifted",
+    "ferry",
+    "times",
+    "ticket",
+    "prices",
+    "drum",
+    "kit",
+    "skin",
+)
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Return a BERT-like tokenizer: some words whole, the others letter by letter, what it never saw as [UNK]."""
+    entries = ["[UNK]", "[CLS]", "[SEP]", *_WORDS, *_LETTERS, *(f"##{letter}" for letter in _LETTERS)]
+    tokenizer = tokenizers.Tokenizer(WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return _saved(tokenizer, tmp_path_factory.mktemp("word") / "tokenizer.json")
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Return a tokenizer with one token a byte, so that a character may have four tokens."""
+    entries = ["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = tokenizers.Tokenizer(BPE({entry: i for i, entry in enumerate(entries)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return _saved(tokenizer, tmp_path_factory.mktemp("byte") / "tokenizer.json")
+
+
+def _saved(tokenizer: tokenizers.Tokenizer, path: Path) -> Tokenizer:
+    tokenizer.save(str(path))
+    return Tokenizer(path)
+
+
+@pytest.fixture(scope="session")
+def index_models(word_tokenizer: Tokenizer) -> IndexModels:
+    """Return models whose vectors are hashed bags of words."""
+    return IndexModels(HashedWordEncoder(word_tokenizer), word_tokenizer, "c" * 64, encoder_name="hashed words")

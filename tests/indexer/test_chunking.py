@@ -1,0 +1,141 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from indexer.chunking import ChunkingSettings, chunk
+from indexer.documents import Document, passage_text
+from models.tokenization import Tokenizer
+
+SMALL = ChunkingSettings(max_tokens=16, overlap_tokens=4, max_characters=64)
+
+_any_text = st.text(st.characters(codec=None))  # all of Unicode, lone surrogates too
+_fragments = [
+    *(
+        "# Fog\n",
+        "## Over the harbour\n",
+        "Ferry\n=====\n",
+        "```\n",
+        "fog over harbour. ",
+        "\n\n",
+        "\r\n",
+        "    x = 1\n",
+    ),
+    *("ferry times\n", "🚀🚀", "a" * 90, "。", "\x00", "\u2028", "- ticket prices\n", "!?", " "),
+]
+_structured = st.lists(st.sampled_from(_fragments), max_size=40).map("".join)
+
+
+def _check(text: str, tokenizer: Tokenizer, chunking: ChunkingSettings) -> None:
+    document = Document("d", text, title="Fog")
+    passages = chunk(document, tokenizer, chunking)
+    covered = [False] * len(text)
+    for number, passage in enumerate(passages):
+        assert passage.ordinal == number
+        assert 0 <= passage.start <= passage.end <= len(text)
+        covered[passage.start : passage.end] = [True] * (passage.end - passage.start)
+        assert passage.end - passage.start <= chunking.max_characters
+        assert text[passage.start : passage.end] == text[passage.start : passage.end].strip()
+    assert all(is_covered or character.isspace() for is_covered, character in zip(covered, text, strict=True))
+    starts = [passage.start for passage in passages]
+    ends = [passage.end for passage in passages]
+    assert starts == sorted(set(starts))
+    assert ends == sorted(set(ends))
+
+
+@given(st.one_of(_any_text, _structured))
+def test_every_character_that_is_not_blank_lies_in_a_slice_of_bounded_length(
+    word_tokenizer: Tokenizer, text: str
+) -> None:
+    _check(text, word_tokenizer, SMALL)
+
+
+@given(st.one_of(_any_text, _structured))
+def test_the_same_holds_where_a_character_has_many_tokens(byte_tokenizer: Tokenizer, text: str) -> None:
+    _check(text, byte_tokenizer, SMALL)
+
+
+@given(st.one_of(_any_text, _structured))
+def test_no_passage_has_more_tokens_than_allowed(
+    byte_tokenizer: Tokenizer, word_tokenizer: Tokenizer, text: str
+) -> None:
+    document = Document("d", text)
+    for tokenizer in (byte_tokenizer, word_tokenizer):
+        for passage in chunk(document, tokenizer, SMALL):
+            assert tokenizer.encode(text[passage.start : passage.end]).ids.size <= SMALL.max_tokens
+
+
+def test_a_passage_with_its_context_keeps_to_the_limit(word_tokenizer: Tokenizer) -> None:
+    text = "# Ferry times\n\n" + "fog over the harbour and the ferry. " * 30
+    document = Document("d", text, title="the harbour")
+    passages = chunk(document, word_tokenizer, ChunkingSettings(max_tokens=40, overlap_tokens=10))
+    sizes = word_tokenizer.count([passage_text(document, passage) for passage in passages])
+    assert len(passages) > 3
+    assert max(sizes) <= 40
+    assert min(sizes[:-1]) > 20
+
+
+def test_passages_end_with_sentences_and_overlap_by_whole_sentences(word_tokenizer: Tokenizer) -> None:
+    text = " ".join(["fog over harbour.", "ferry times the ticket prices.", "drum kit and drum skin!"] * 4)
+    chunking = ChunkingSettings(max_tokens=24, overlap_tokens=6)
+    passages = chunk(Document("d", text), word_tokenizer, chunking)
+    for previous, following in pairwise(passages):
+        assert text[previous.end - 1] in ".!"
+        assert following.start < previous.end
+        assert text[following.start - 2] in ".!"
+
+
+def test_without_overlap_neighbours_share_nothing(word_tokenizer: Tokenizer) -> None:
+    text = "fog over harbour. ferry times. " * 20
+    passages = chunk(Document("d", text), word_tokenizer, ChunkingSettings(max_tokens=20, overlap_tokens=0))
+    assert len(passages) > 2
+    assert all(previous.end <= following.start for previous, following in pairwise(passages))
+
+
+def test_a_passage_never_crosses_a_heading_and_carries_its_path(word_tokenizer: Tokenizer) -> None:
+    text = "fog.\n\n# Harbour\n\nferry.\n\n## Tickets\n\nprices.\n\n# Drums\n\nkit.\n"
+    passages = chunk(Document("d", text, title="T"), word_tokenizer, ChunkingSettings())
+    assert [(text[p.start : p.end].split("\n")[0], p.heading) for p in passages] == [
+        ("fog.", ""),
+        ("# Harbour", "Harbour"),
+        ("## Tickets", "Harbour > Tickets"),
+        ("# Drums", "Drums"),
+    ]
+
+
+def test_context_does_not_repeat_what_the_passage_says_first(word_tokenizer: Tokenizer) -> None:
+    document = Document("d", "# Harbour\n\nferry.", title="Harbour")
+    (passage,) = chunk(document, word_tokenizer, ChunkingSettings())
+    assert passage_text(document, passage) == "# Harbour\n\nferry."
+
+
+@pytest.mark.parametrize(("text", "title", "n"), [("", "", 0), (" \n\t", "", 0), ("", "Fog", 1), (" ", "Fog", 1)])
+def test_a_document_without_text_is_found_by_its_title_only(
+    word_tokenizer: Tokenizer, text: str, title: str, n: int
+) -> None:
+    passages = chunk(Document("d", text, title=title), word_tokenizer, ChunkingSettings())
+    assert [(passage.start, passage.end) for passage in passages] == [(0, 0)] * n
+
+
+def test_carriage_returns_and_astral_characters_keep_their_places(word_tokenizer: Tokenizer) -> None:
+    text = "Line one.\r\nLine two.\r\n\r\nThe vault code is 4471.\r\n"
+    (passage,) = chunk(Document("d", text), word_tokenizer, ChunkingSettings())
+    assert text[42:46] == "4471"
+    assert passage.start <= 42 < 46 <= passage.end
+    rocket = "🚀🚀 The probe left from Kourou 👩‍🚀 on Tuesday."
+    (passage,) = chunk(Document("d", rocket), word_tokenizer, ChunkingSettings())
+    assert rocket[passage.start : passage.end][23:29] == "Kourou"
+
+
+def test_code_is_divided_by_line_and_comments_in_it_are_no_headings(word_tokenizer: Tokenizer) -> None:
+    text = "# Fog\n\n```\n# the harbour\n" + "ferry = drum. kit\n" * 30 + "```\n"
+    passages = chunk(Document("d", text), word_tokenizer, ChunkingSettings(max_tokens=60, overlap_tokens=15))
+    assert {passage.heading for passage in passages} == {"Fog"}
+    assert all(text[passage.end : passage.end + 1] in ("\n", "") for passage in passages)
+
+
+def test_an_overlap_that_lets_no_passage_advance_is_refused() -> None:
+    with pytest.raises(ValidationError, match="at most a quarter of max_tokens, 100"):
+        ChunkingSettings(max_tokens=100, overlap_tokens=26)

@@ -1,0 +1,140 @@
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexer.build import IndexModels, build_snapshot
+from indexer.documents import Document
+from indexer.errors import SnapshotError
+from indexer.manifest import MANIFEST_FILE
+from indexer.snapshot import Snapshot
+
+_FINGERPRINT = "e" * 64
+
+
+@pytest.fixture
+def index_path(tmp_path: Path, index_models: IndexModels) -> Path:
+    documents = [Document(str(i), f"fog over harbour {i}. ferry {i % 7}.") for i in range(40)]
+    build_snapshot(documents, index_path=tmp_path / "docs", models=index_models)
+    return tmp_path / "docs"
+
+
+def _open(index_path: Path, *, fingerprint: str = _FINGERPRINT, dimension: int = 32, verify: bool = True) -> Snapshot:
+    return Snapshot.open(index_path, encoder_fingerprint=fingerprint, dimension=dimension, verify=verify)
+
+
+@pytest.mark.parametrize(("fingerprint", "dimension"), [(_FINGERPRINT, 768), ("f" * 64, 32), ("f" * 64, 768)])
+def test_another_encoder_is_refused_with_both_sides_named(index_path: Path, fingerprint: str, dimension: int) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        _open(index_path, fingerprint=fingerprint, dimension=dimension)
+    message = str(caught.value)
+    for part in (
+        "'docs'",
+        "'hashed words'",
+        "eeeeeeeeeeee",
+        "32 dimensions",
+        fingerprint[:12],
+        f"{dimension} dimensions",
+    ):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_a_missing_index_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match=r"there is no index 'docs' in"):
+        _open(tmp_path / "docs")
+
+
+def _change_manifest(index_path: Path, change: Callable[[dict[str, object]], None]) -> None:
+    path = index_path / "current" / MANIFEST_FILE
+    content = json.loads(path.read_bytes())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "has format version 2; this Tercet reads version 1"),
+        ({"n_passages": -1}, "n_passages: Input should be greater than or equal to 0"),
+        ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
+        ({"n_passages": 41}, "holds 40 passages; the manifest says 41"),
+        (
+            {"bm25": {"analyzer": "old/0", "k1": 1.2, "b": 0.75, "n_terms": 1}},
+            "the analyzer 'old/0', but this Tercet has",
+        ),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(index_path: Path, change: dict[str, object], message: str) -> None:
+    _change_manifest(index_path, lambda content: content.update(change))
+    with pytest.raises(SnapshotError, match=message):
+        _open(index_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"null"])
+def test_a_manifest_that_is_none_is_refused(index_path: Path, content: bytes) -> None:
+    (index_path / "current" / MANIFEST_FILE).write_bytes(content)
+    with pytest.raises(SnapshotError, match=r"manifest\.json"):
+        _open(index_path)
+
+
+_FILES = ["documents.sqlite", "dense.faiss", "tokens.bin", "bm25/posting_rows.npy", "bm25/terms.bin"]
+
+
+@pytest.mark.parametrize("name", _FILES)
+def test_an_altered_file_is_refused(index_path: Path, name: str) -> None:
+    path = index_path / "current" / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(SnapshotError, match=f"{name} was altered"):
+        _open(index_path)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", _FILES)
+def test_a_missing_or_shortened_file_is_refused_even_without_hashes(index_path: Path, name: str, verify: bool) -> None:
+    path = index_path / "current" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SnapshotError, match=rf"{name} has \d+ bytes; the manifest says"):
+        _open(index_path, verify=verify)
+    path.unlink()
+    with pytest.raises(SnapshotError, match=f"{name} is missing"):
+        _open(index_path, verify=verify)
+
+
+def test_tokens_of_another_tokenizer_are_not_given(index_path: Path) -> None:
+    snapshot = _open(index_path)
+    assert snapshot.passage_tokens(np.array([0]), tokenizer_fingerprint="d" * 64) is None
+    assert snapshot.passage_tokens(np.array([0]), tokenizer_fingerprint="c" * 64) is not None
+    snapshot.close()
+
+
+def test_many_threads_search_at_once_and_get_what_one_gets(index_path: Path) -> None:
+    snapshot = _open(index_path)
+    vector = np.full(32, 32**-0.5, np.float32)
+
+    def look(number: int) -> tuple[list[int], list[int], list[str]]:
+        lexical, dense = snapshot.search_bm25(f"ferry {number % 7}", 9), snapshot.search_dense(vector, 9)
+        return lexical.rows.tolist(), dense.rows.tolist(), [item.passage_id for item in snapshot.passages(lexical.rows)]
+
+    alone = [look(number) for number in range(7)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(look, range(140))) == alone * 20
+    snapshot.close()
+    snapshot.close()
+
+
+def test_an_open_snapshot_is_not_disturbed_by_a_new_one(index_path: Path, index_models: IndexModels) -> None:
+    old = _open(index_path)
+    build_snapshot([Document("new", "drum")], index_path=index_path, models=index_models)
+    assert old.search_bm25("fog", 3).rows.size == 3
+    assert old.document("new") is None
+    new = _open(index_path)
+    assert new.snapshot_id != old.snapshot_id
+    assert new.n_documents == 1
+    old.close()
+    new.close()
