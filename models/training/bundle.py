@@ -72,7 +72,7 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
 }
 
 _SAMPLE_QUERY = "which exception is raised when a key is missing"
-_SAMPLE_PASSAGES = ("KeyError", "Raised when a mapping (dictionary) key is not found in the set of existing keys. " * 12)
+_SAMPLE_PASSAGES = ("KeyError", "Raised when a mapping key is not found in the set of existing keys. " * 14)
 
 
 def main() -> None:

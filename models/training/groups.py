@@ -18,7 +18,7 @@ from models.training.data import LabelledQuestion, read_beir, read_questions
 N_NEGATIVES = 3
 _BM25_DEPTH = 20
 # Questions of these sets point at one paragraph; those of the others ("What did he do?") need its context.
-_SELF_CONTAINED_SETS = {"squad11_train44", "squad11_train_par", "squadshifts_new_wiki", "qed_train"}
+SELF_CONTAINED_SETS = {"squad11_train44", "squad11_train_par", "squadshifts_new_wiki", "qed_train"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def groups_from_questions(path: Path, *, n_groups: int, seed: int) -> list[Group
     questions = read_questions(path)
     siblings = _siblings(questions)
     passages = list({question.passage: None for question in questions})
-    eligible = [q for q in questions if q.answers and q.set_name in _SELF_CONTAINED_SETS]
+    eligible = [q for q in questions if q.answers and q.set_name in SELF_CONTAINED_SETS]
     generator = random.Random(seed)
     chosen = generator.sample(eligible, min(n_groups, len(eligible)))
     groups = []
@@ -59,7 +59,7 @@ def groups_from_questions(path: Path, *, n_groups: int, seed: int) -> list[Group
 def groups_from_sentences(path: Path, *, n_groups: int, seed: int) -> list[Group]:
     """Return groups of a sentence and the rest of its paragraph, against other paragraphs near it in BM25."""
     questions = read_questions(path)
-    passages = list({q.passage: None for q in questions if q.set_name in _SELF_CONTAINED_SETS})
+    passages = list({q.passage: None for q in questions if q.set_name in SELF_CONTAINED_SETS})
     generator = random.Random(seed + 1)
     chosen = [passage for passage in generator.sample(passages, len(passages)) if passage.count(". ") >= 3][:n_groups]
     queries, rests = [], []

@@ -74,7 +74,7 @@ def evaluate_rankings(task: RankingTask, settings: Settings, *, as_json: bool) -
     queries = {each: read_judged_queries(each, split=task.split, limit=task.limit) for each in task.datasets}
     qualities: Qualities = {}
     for dataset in task.datasets:
-        indexed = _indexed(dataset, settings, reindexes=task.reindexes)
+        indexed = indexed_dataset(dataset, settings, reindexes=task.reindexes)
         qualities[_name(dataset)] = asyncio.run(_measure(indexed, queries[dataset], strategies, _name(dataset)))
     means = {each.name: mean_quality([found[each.name] for found in qualities.values()]) for each in strategies}
     if as_json:
@@ -87,7 +87,7 @@ def _name(dataset: Path) -> str:
     return dataset.resolve().name
 
 
-def _indexed(dataset: Path, settings: Settings, *, reindexes: bool) -> Settings:
+def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Settings:
     """Return the settings of an index of this content by these models, which is built unless it is there."""
     encoder = open_model_folder(settings.dual_encoder, "dual-encoder")
     cross_encoder = open_model_folder(settings.cross_encoder, "cross-encoder")

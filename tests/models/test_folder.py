@@ -1,0 +1,81 @@
+"""Model folders are verified, or refused with a sentence that names what is wrong."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from models.errors import ModelFolderError
+from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder
+from tests.conftest import TinyModels
+
+
+@pytest.fixture()
+def folder(tiny_models: TinyModels, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_models.reader, tmp_path / "reader"))
+
+
+def change(path: Path, **fields: object) -> None:
+    settings = json.loads((path / "model.json").read_text())
+    (path / "model.json").write_text(json.dumps(settings | fields))
+
+
+def test_every_bundled_model_opens_by_name_and_has_a_card() -> None:
+    assert BUNDLED_DUAL_ENCODER in bundled_names()
+    kinds = {"dual-encoder", "cross-encoder", "reader"}
+    for name in bundled_names():
+        kind = next(kind for kind in kinds if name.endswith(kind))
+        folder = open_model_folder(name, kind)  # type: ignore[arg-type]  # narrowed by the line above
+        assert (folder.path / "README.md").stat().st_size > 500
+
+
+def test_fingerprint_changes_with_any_setting(folder: Path) -> None:
+    before = open_model_folder(str(folder), "reader").fingerprint
+    change(folder, overlap_tokens=9)
+    assert open_model_folder(str(folder), "reader").fingerprint != before
+
+
+def test_an_altered_file_is_refused(folder: Path) -> None:
+    content = bytearray((folder / "model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "model.onnx").write_bytes(content)
+    with pytest.raises(ModelFolderError, match=r"model\.onnx was altered"):
+        open_model_folder(str(folder), "reader")
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelFolderError, match=r"tokenizer\.json is missing"):
+        open_model_folder(str(folder), "reader")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"format_version": 2}, "format version 2; this Tercet reads version 1"),
+        ({"max_tokens": 3}, "max_tokens"),
+        ({"unknown": 1}, "unknown"),
+        ({"files": {}}, r"no sha256 for model\.onnx"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(folder: Path, fields: dict[str, object], message: str) -> None:
+    change(folder, **fields)
+    with pytest.raises(ModelFolderError, match=message):
+        open_model_folder(str(folder), "reader")
+
+
+def test_settings_that_are_not_json_are_refused(folder: Path) -> None:
+    (folder / "model.json").write_text("{")
+    with pytest.raises(ModelFolderError, match="cannot be read"):
+        open_model_folder(str(folder), "reader")
+
+
+def test_a_model_of_another_kind_is_refused(folder: Path) -> None:
+    with pytest.raises(ModelFolderError, match="holds a reader; a dual-encoder was asked for"):
+        open_model_folder(str(folder), "dual-encoder")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ModelFolderError, match=f"nowhere.*{BUNDLED_DUAL_ENCODER}"):
+        open_model_folder("nowhere", "dual-encoder")

@@ -1,0 +1,81 @@
+"""Pairs, token types, cuts and windows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.folder import BUNDLED, BUNDLED_DUAL_ENCODER, Kind
+from models.tokenization import Tokenizer, window_starts
+
+TOKENIZER = Tokenizer(BUNDLED / BUNDLED_DUAL_ENCODER / "tokenizer.json")
+
+
+def test_pair_equals_the_one_transformers_builds(tiny_checkpoint: Callable[[Kind], Path]) -> None:
+    from transformers import BertTokenizerFast
+
+    path = tiny_checkpoint("reader") / "tokenizer.json"
+    theirs = BertTokenizerFast(tokenizer_file=str(path))("what do owls eat", "Owls mainly hunt voles.")
+    tokenizer = Tokenizer(path)
+    query, passage = tokenizer.encode_batch(["what do owls eat", "Owls mainly hunt voles."])
+    pair = tokenizer.pair(query.ids, passage.ids, max_tokens=100, max_query_tokens=50)
+    assert pair.ids.tolist() == theirs["input_ids"]
+    assert pair.token_types.tolist() == theirs["token_type_ids"]
+
+
+def test_token_types_are_zero_through_the_first_separator() -> None:
+    query, passage = TOKENIZER.encode_batch(["a b", "c d e"])
+    pair = TOKENIZER.pair(query.ids, passage.ids, max_tokens=20, max_query_tokens=10)
+    assert pair.token_types.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_only_the_passage_gives_way_until_the_query_passes_its_own_budget() -> None:
+    query, passage = np.arange(10), np.arange(100, 200)
+    pair = TOKENIZER.pair(query, passage, max_tokens=32, max_query_tokens=12)
+    assert (pair.ids.size, pair.query_cut, pair.passage_cut) == (32, 0, 81)
+    short = TOKENIZER.pair(query, passage, max_tokens=32, max_query_tokens=4)
+    assert (short.query_cut, short.passage_cut) == (6, 75)
+    assert TOKENIZER.single(passage, max_tokens=32).passage_cut == 70
+
+
+@given(st.integers(0, 400), st.integers(1, 50), st.data())
+def test_windows_never_drop_a_token(n_tokens: int, room: int, data: st.DataObject) -> None:
+    overlap = data.draw(st.integers(0, room - 1))
+    starts = window_starts(n_tokens, room, overlap)
+    covered = {token for start in starts for token in range(start, min(start + room, n_tokens))}
+    assert covered == set(range(n_tokens))
+    assert all(later - earlier == room - overlap for earlier, later in zip(starts, starts[1:], strict=False))
+
+
+def test_window_starts_worked_example() -> None:
+    assert window_starts(10, 4, 1) == [0, 3, 6]
+    assert window_starts(0, 4, 1) == [0]
+
+
+def test_an_overlap_that_cannot_advance_is_refused() -> None:
+    ids = np.arange(100)
+    with pytest.raises(ValueError, match="overlap of 30 tokens"):
+        TOKENIZER.windows(ids[:5], ids, max_window_tokens=32, max_query_tokens=8, overlap_tokens=30)
+
+
+@given(st.text(max_size=80))
+def test_offsets_are_slices_of_any_text(text: str) -> None:
+    encoded = TOKENIZER.encode(text)
+    assert encoded.ids.shape[0] == encoded.offsets.shape[0]
+    flat = encoded.offsets.ravel()
+    assert ((flat >= 0) & (flat <= len(text))).all()
+    assert (encoded.offsets[:, 0] <= encoded.offsets[:, 1]).all()
+
+
+def test_offsets_count_code_points_past_emoji() -> None:
+    text = "🚀🚀 The probe left from Kourou 👩‍🚀 on Tuesday."
+    spans = {text[start:end]: (int(start), int(end)) for start, end in TOKENIZER.encode(text).offsets}
+    assert spans["Tuesday"] == (37, 44)
+
+
+def test_lone_surrogates_are_read_and_leave_offsets_alone() -> None:
+    encoded = TOKENIZER.encode("a \ud800 b")
+    assert encoded.offsets[-1].tolist() == [4, 5]

@@ -1,0 +1,28 @@
+"""The losses against worked examples."""
+
+import math
+
+import pytest
+import torch
+
+from models.training.losses import listwise_loss, pointwise_loss, span_loss
+
+
+def test_span_loss_is_the_mean_of_both_cross_entropies_over_allowed_tokens() -> None:
+    start, end = torch.tensor([[0.0, 100.0, 0.0]]), torch.tensor([[0.0, 0.0, math.log(3.0)]])
+    allowed = torch.tensor([[True, False, True]])
+    loss = span_loss(start, end, allowed, torch.tensor([2]), torch.tensor([2]))
+    assert loss.item() == pytest.approx((math.log(2) + math.log(4 / 3)) / 2)
+
+
+def test_listwise_loss_of_equal_logits_is_log_n_and_falls_with_the_positive() -> None:
+    assert listwise_loss(torch.zeros(3, 4)).item() == pytest.approx(math.log(4))
+    assert listwise_loss(torch.tensor([[5.0, 0.0, 0.0, 0.0]])).item() < 0.1
+
+
+def test_pointwise_loss_weighs_relevant_and_not_the_same() -> None:
+    assert pointwise_loss(torch.zeros(2, 4)).item() == pytest.approx(math.log(2))
+    one_wrong = pointwise_loss(torch.tensor([[-20.0, -20.0, -20.0, -20.0]])).item()
+    all_wrong = pointwise_loss(torch.tensor([[20.0, 20.0, 20.0, 20.0]])).item()
+    assert one_wrong == pytest.approx(10.0, rel=1e-3)
+    assert all_wrong == pytest.approx(10.0, rel=1e-3)
