@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 WORDS = (
-    "a an and answer are bees boat capital city code csv dict document does exception file fog for from harbour how in is "
-    "it key keeper lamp library lighthouse lima map missing mount not of on over paper peru porto raised read reader "
-    "reads river row rows search sea ship storm the tide to tower town vault warning was water what when where which who wind"
-).split()
+    "a an and answer are bees boat capital city code csv dict document does exception file fog for from harbour "
+    "how in is it key keeper lamp library lighthouse lima map missing mount not of on over paper peru porto "
+    "raised read reader reads river row rows search sea ship storm the tide to tower town vault warning was water "
+    "what when where which who wind"
+).split()  # noqa: SIM905 - a list of sixty strings reads worse
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,14 @@ def _random_model(kind: Kind) -> "PreTrainedModel":
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
-        num_labels=1 if kind == "cross-encoder" else 2,
     )
-    classes = {
+    config.num_labels = 1 if kind == "cross-encoder" else 2
+    models: dict[Kind, Callable[[BertConfig], PreTrainedModel]] = {
         "dual-encoder": BertModel,
         "cross-encoder": BertForSequenceClassification,
         "reader": BertForQuestionAnswering,
     }
-    return classes[kind](config).eval()
+    return models[kind](config)
 
 
 def _tokenizer() -> tokenizers.Tokenizer:

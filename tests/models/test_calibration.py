@@ -23,7 +23,9 @@ def test_relevance_logit_worked_example() -> None:
 
 
 def test_without_calibration_the_logit_stays_as_it_is() -> None:
-    logits = Calibration.of(None).relevance_logits(np.array([1.5], np.float32), np.array([9.0], np.float32), np.array([9.0]))
+    logits = Calibration.of(None).relevance_logits(
+        np.array([1.5], np.float32), np.array([9.0], np.float32), np.array([9.0])
+    )
     assert logits.tolist() == [1.5]
 
 

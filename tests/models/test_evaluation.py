@@ -23,7 +23,11 @@ def test_ndcg_worked_example() -> None:
     assert ndcg_at_k(["a", "b", "c"], {"b": 1, "d": 1}, 3) == pytest.approx(0.63093 / 1.63093, abs=1e-5)
 
 
-@given(st.permutations(DOCUMENTS), st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1), st.integers(1, 12))
+@given(
+    st.permutations(DOCUMENTS),
+    st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1),
+    st.integers(1, 12),
+)
 def test_measures_equal_those_of_trec_eval(ranking: list[str], judgements: dict[str, int], k: int) -> None:
     measures = [ir_measures.nDCG @ k, ir_measures.R @ k, ir_measures.RR @ k]
     run = {"q": {document: float(-rank) for rank, document in enumerate(ranking)}}
@@ -49,7 +53,13 @@ def test_no_answer_is_right_only_where_there_is_none() -> None:
     assert (exact_match("", ["x"]), token_f1("", ["x"])) == (0.0, 0.0)
 
 
-@given(st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0])), min_size=1, max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(-4, 4), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0])),
+        min_size=1,
+        max_size=12,
+    )
+)
 def test_best_threshold_equals_trying_them_all(rows: list[tuple[int, float, float]]) -> None:
     margins, answered, unanswered = (np.array(column, np.float64) for column in zip(*rows, strict=True))
 

@@ -52,7 +52,10 @@ def test_a_model_without_token_types_loads_as_well(tiny_models: TinyModels, tmp_
     graph.graph.input.remove(types)
     shape = onnx.helper.make_node("Shape", ["input_ids"], ["types_shape"])
     zeros = onnx.helper.make_node(
-        "ConstantOfShape", ["types_shape"], ["token_type_ids"], value=onnx.numpy_helper.from_array(np.zeros(1, np.int64))
+        "ConstantOfShape",
+        ["types_shape"],
+        ["token_type_ids"],
+        value=onnx.numpy_helper.from_array(np.zeros(1, np.int64)),
     )
     graph.graph.node.insert(0, shape)
     graph.graph.node.insert(1, zeros)

@@ -11,7 +11,7 @@ from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder
 from tests.conftest import TinyModels
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tiny_models: TinyModels, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_models.reader, tmp_path / "reader"))
 

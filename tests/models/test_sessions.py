@@ -32,7 +32,8 @@ def torch_logits(checkpoint: Path, inputs: list[ModelInput]) -> list[float]:
     import torch
     from transformers import BertForSequenceClassification
 
-    model = BertForSequenceClassification.from_pretrained(checkpoint).eval()
+    model = BertForSequenceClassification.from_pretrained(checkpoint)
+    model.train(False)
     with torch.inference_mode():
         return [
             float(model(torch.from_numpy(i.ids[None]), token_type_ids=torch.from_numpy(i.token_types[None])).logits)

@@ -58,6 +58,12 @@ def test_no_tokens_give_no_spans_and_shapes_must_agree() -> None:
 
 
 def test_a_span_found_twice_or_overlapping_a_better_one_is_listed_once() -> None:
-    spans = [TokenSpan(4, 6, 2.0), TokenSpan(1, 2, 5.0), TokenSpan(4, 6, 3.0), TokenSpan(2, 4, 4.0), TokenSpan(9, 9, 3.0)]
+    spans = [
+        TokenSpan(4, 6, 2.0),
+        TokenSpan(1, 2, 5.0),
+        TokenSpan(4, 6, 3.0),
+        TokenSpan(2, 4, 4.0),
+        TokenSpan(9, 9, 3.0),
+    ]
     assert without_overlaps(spans, n_best=5) == [TokenSpan(1, 2, 5.0), TokenSpan(4, 6, 3.0), TokenSpan(9, 9, 3.0)]
     assert without_overlaps(spans, n_best=2) == [TokenSpan(1, 2, 5.0), TokenSpan(4, 6, 3.0)]

@@ -1,6 +1,8 @@
 """Pairs, token types, cuts and windows."""
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +17,11 @@ TOKENIZER = Tokenizer(BUNDLED / BUNDLED_DUAL_ENCODER / "tokenizer.json")
 
 
 def test_pair_equals_the_one_transformers_builds(tiny_checkpoint: Callable[[Kind], Path]) -> None:
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizer
 
     path = tiny_checkpoint("reader") / "tokenizer.json"
-    theirs = BertTokenizerFast(tokenizer_file=str(path))("what do owls eat", "Owls mainly hunt voles.")
+    vocabulary = json.loads(path.read_text())["model"]["vocab"]
+    theirs = BertTokenizer(vocab=vocabulary)("what do owls eat", "Owls mainly hunt voles.")
     tokenizer = Tokenizer(path)
     query, passage = tokenizer.encode_batch(["what do owls eat", "Owls mainly hunt voles."])
     pair = tokenizer.pair(query.ids, passage.ids, max_tokens=100, max_query_tokens=50)
@@ -47,7 +50,7 @@ def test_windows_never_drop_a_token(n_tokens: int, room: int, data: st.DataObjec
     starts = window_starts(n_tokens, room, overlap)
     covered = {token for start in starts for token in range(start, min(start + room, n_tokens))}
     assert covered == set(range(n_tokens))
-    assert all(later - earlier == room - overlap for earlier, later in zip(starts, starts[1:], strict=False))
+    assert all(later - earlier == room - overlap for earlier, later in pairwise(starts))
 
 
 def test_window_starts_worked_example() -> None:

@@ -102,12 +102,16 @@ def test_made_negatives_never_hold_the_answer(tmp_path: Path) -> None:
     [
         ('{"id": "x"}', "line 2: not a question record"),
         ("{", "line 2: not a question record"),
-        ('{"id": "x", "context": "abc", "question": "q", "answers": [{"text": "b", "answer_start": 0}]}', "at 0 is not in"),
+        (
+            '{"id": "x", "context": "abc", "question": "q", "answers": [{"text": "b", "answer_start": 0}]}',
+            "at 0 is not in",
+        ),
     ],
 )
 def test_bad_records_are_refused_with_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "bad.jsonl"
-    path.write_text('{"id": "x", "context": "a\u2028b", "question": "q", "answers": []}\n' + line + "\n", encoding="utf-8")
+    good = '{"id": "x", "context": "a\u2028b", "question": "q", "answers": []}\n'
+    path.write_text(good + line + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=reason) as caught:
         read_questions(path)
     assert "bad.jsonl" in str(caught.value)
