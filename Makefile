@@ -4,19 +4,17 @@
 # make clean           remove the environment, the indexes and every cache
 
 PYTHON ?= python3
-PORT ?= 8000
+PORT ?=
 SOURCE ?=
-DATA ?= data
 BIN := .venv/bin
 
 export SOURCE
-export DATA
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test clean
 
 demo: .venv/installed-to-serve
-	@$(BIN)/tercet demo --port $(PORT) --data "$$DATA" -- $${SOURCE:+"$$SOURCE"}
+	@$(BIN)/tercet demo $(if $(PORT),--port $(PORT)) -- $${SOURCE:+"$$SOURCE"}
 
 test: .venv/installed-to-develop
 	$(BIN)/ruff check .
@@ -28,22 +26,22 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is touched only after the whole installation, so an interrupted one is done again.
-.venv/installed-to-serve: .venv/bin/pip pyproject.toml
-	@if [ ! -e $@ ] && [ -e .venv/installed-to-develop ] && [ .venv/installed-to-develop -nt pyproject.toml ]; then :; \
-	else echo "Installing Tercet into .venv: a minute or two the first time."; \
+.venv/installed-to-serve: pyproject.toml | .venv/bin/pip
+	@if [ ! .venv/installed-to-develop -nt pyproject.toml ]; then \
+	echo "Installing Tercet into .venv: a minute or two the first time."; \
 	$(BIN)/python -m pip install --quiet --editable '.[cpu]'; fi
 	@touch $@
 
-.venv/installed-to-develop: .venv/bin/pip pyproject.toml
+.venv/installed-to-develop: pyproject.toml | .venv/bin/pip
 	@echo "Installing Tercet, its training and development tools into .venv: several minutes the first time."
 	@$(BIN)/python -m pip install --quiet --editable '.[cpu,train,dev]'
 	@touch $@
 
 .venv/bin/pip:
 	@command -v $(PYTHON) >/dev/null \
-	|| { echo "There is no $(PYTHON) here; Tercet needs Python 3.11 or newer, for example: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	|| { echo "There is no $(PYTHON) here; Tercet needs Python 3.11 or newer: make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	|| { echo "Tercet needs Python 3.11 or newer; $(PYTHON) is older, so name another, for example: make PYTHON=python3.12" >&2; exit 1; }
+	|| { echo "Tercet needs Python 3.11 or newer, which $(PYTHON) is not; name another: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	|| { echo "This Python cannot make environments; install its venv module (on Debian and Ubuntu: the package python3-venv)." >&2; exit 1; }
+	|| { echo "$(PYTHON) cannot make environments; install its venv module (Debian, Ubuntu: python3-venv)." >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
