@@ -8,6 +8,7 @@ blank lies in a passage; every passage is a slice [start, end) of the text.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -83,7 +84,9 @@ class _Cutter:
         """Return the passages of one section."""
         room = self._room(section)
         units = [self._units(paragraph, room) for paragraph in paragraphs(self._text, section.slice)]
-        return [(passage[0].start, passage[-1].end) for passage in self._pack(units, room)]
+        followers = iter([*(unit.start for paragraph in units for unit in paragraph), section.slice[1]][1:])
+        spaced = [[self._spaced(unit, next(followers)) for unit in paragraph] for paragraph in units]
+        return [(passage[0].start, passage[-1].end) for passage in self._pack(spaced, room)]
 
     def _room(self, section: Section) -> int:
         context = with_context(self._title, section.heading, "")
@@ -98,13 +101,21 @@ class _Cutter:
             found.extend([sentence] if self._fits([sentence], room) else self._cut(start, end, room))
         return found
 
+    def _spaced(self, unit: _Unit, follower: int) -> _Unit:
+        """Return the unit with the tokens of the blanks after it, which some tokenizers have, counted."""
+        return _Unit(unit.start, unit.end, unit.n_tokens + self._count(unit.end, follower))
+
     def _count(self, start: int, end: int) -> int:
         first, last = np.searchsorted(self._token_starts, (start, end))
         return int(last - first)
 
     def _fits(self, units: Sequence[_Unit], room: int) -> bool:
-        n_tokens = sum(unit.n_tokens for unit in units)
-        return n_tokens <= room and units[-1].end - units[0].start <= self._settings.max_characters
+        start, end = units[0].start, units[-1].end
+        if sum(unit.n_tokens for unit in units) > room or end - start > self._settings.max_characters:
+            return False
+        is_word_cut = any(left.end == right.start for left, right in pairwise(units))
+        # Parts of a word may have fewer tokens than the word: "ferry" is one, the end of "0ferry" is five.
+        return not is_word_cut or self._tokenizer.encode(self._text[start:end]).ids.size <= room
 
     def _cut(self, start: int, end: int, room: int) -> Iterator[_Unit]:
         """Halve a slice, between words if there are any and else between tokens or characters, until each part fits.

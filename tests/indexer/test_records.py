@@ -51,7 +51,7 @@ def test_bad_lines_are_reported_with_their_true_number_and_the_rest_is_read(tmp_
     assert [document.document_id for document in documents] == ["a", "z"]
     assert [record.line for record in bad] == list(range(3, 15))
     assert {record.file for record in bad} == {str(path)}
-    assert bad[1].reason == "byte 24 of the line is not UTF-8"
+    assert bad[1].reason == "byte 25 of the line is not UTF-8"
     assert bad[7].reason == "repeats the id of line 1"
     assert str(bad[0]) == f"{path}:3: not JSON, at character 1"
 
