@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from indexer.ranking import Rows
 from indexer.snapshot import Snapshot
-from indexer.store import StoredPassage
 from models.reader import Answer, Reading
 
 Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated"]
@@ -67,8 +67,9 @@ class NoAnswer:
     threshold_origin: str
 
 
-def index_sources(snapshot: Snapshot, passages: Sequence[StoredPassage]) -> list[Source]:
+def index_sources(snapshot: Snapshot, rows: Rows) -> list[Source]:
     """Return what the reader reads of indexed passages: the bare slice of the document, without its headings."""
+    passages = snapshot.passages(rows)
     wholes = {each.document_id: snapshot.document(each.document_id) for each in passages}
     sources = []
     for passage in passages:

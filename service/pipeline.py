@@ -132,20 +132,18 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     """
     stages = engine.stages(deadline)
     snapshot = engine.snapshot_of(query.index) if query.passages is None else None
-    if query.passages is not None:
-        sources, skipped, query_cut, n_cut = own_sources(query.passages), ["retrieve:own_passages"], 0, 0
-    else:
-        assert snapshot is not None
-        found = await _find(engine, snapshot, query, stages)
-        passages = await asyncio.to_thread(snapshot.passages, found.rows()[: query.read_k])
-        sources = await asyncio.to_thread(index_sources, snapshot, passages)
-        skipped, query_cut, n_cut = found.skipped, found.query_cut_tokens, found.n_passages_cut
+    found = await _find(engine, snapshot, query, stages) if snapshot is not None else None
     async with stages.stage("read"):
+        if snapshot is not None and found is not None:
+            sources = await asyncio.to_thread(index_sources, snapshot, found.rows()[: query.read_k])
+        else:
+            sources = own_sources(query.passages if query.passages is not None else [])
         reading = await _read(engine, query, sources)
     async with stages.stage("respond"):
-        query_cut = max(query_cut, reading.query_cut)
+        query_cut = max(reading.query_cut, found.query_cut_tokens if found is not None else 0)
         decision = no_answer(reading, n_sources=len(sources), is_cut=query_cut > 0)
         answers = [found_answer(sources[each.passage_index], each) for each in reading.answers]
+    n_cut = found.n_passages_cut if found is not None else 0
     engine.metrics.count_cut(query_tokens=query_cut, n_passages=n_cut)
     engine.metrics.answers.labels("no_answer" if decision.is_no_answer else "answer").inc()
     return AnswerOutcome(
@@ -157,7 +155,7 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
         no_answer=decision,
         query_cut_tokens=query_cut,
         n_passages_read=len(sources),
-        skipped=skipped,
+        skipped=found.skipped if found is not None else ["retrieve:own_passages"],
         timings=stages.timings(),
     )
 

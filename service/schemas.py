@@ -11,6 +11,13 @@ from service.answers import Reason
 from service.candidates import Result, ScoreKind
 from service.pipeline import AnswerOutcome, SearchOutcome
 
+_SKIPPED = (
+    "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_match` (no passage "
+    "holds a term of the query), `rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the "
+    "model gave no number for some candidates, which keep their fused order), `stored_tokens:other_tokenizer` "
+    "(passages were tokenized for this request)."
+)
+
 
 class _Response(BaseModel):
     model_config = ConfigDict(frozen=True, from_attributes=True)
@@ -79,7 +86,7 @@ class SearchResponse(_Response):
     truncated: bool
     query_cut_tokens: int
     n_passages_cut: int
-    skipped: list[str] = Field(description="`stage:reason` for what was not done.")
+    skipped: list[str] = Field(description=_SKIPPED)
     timings_ms: dict[str, float]
 
 
@@ -127,7 +134,7 @@ class AnswerResponse(_Response):
     truncated: bool
     query_cut_tokens: int
     n_passages_read: int
-    skipped: list[str]
+    skipped: list[str] = Field(description=_SKIPPED)
     timings_ms: dict[str, float]
 
 

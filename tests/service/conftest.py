@@ -7,7 +7,7 @@ bundled models.
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -18,6 +18,7 @@ from indexer.documents import Document
 from service.app import Outcome, create_app
 from service.engine import load_models
 from service.settings import Settings
+from tests.conftest import TinyModels as TinyModels
 
 DOCUMENTS = [
     Document("alpha/1", "alpha", title="One"),
@@ -29,14 +30,6 @@ DOCUMENTS = [
     Document("fog", "fog over the harbour\r\n\r\nferry times and ticket prices\r\n"),
     Document("long", "the probe kept bees and the answer was honey over the harbour. " * 40, title="Long"),
 ]
-
-
-class TinyModels(Protocol):
-    """Folders of tiny random models, as the fixture of that name gives them."""
-
-    dual_encoder: Path
-    cross_encoder: Path
-    reader: Path
 
 
 def tiny_settings(models: TinyModels, data_path: Path, **changes: Any) -> Settings:

@@ -18,8 +18,9 @@ import pytest
 from service.extras import StartupError
 from service.server import bind, serve
 from service.settings import Settings
+from tests.conftest import TinyModels
 
-from .conftest import TinyModels, tiny_settings
+from .conftest import tiny_settings
 
 SCRIPT = """
 import sys
