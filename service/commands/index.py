@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from indexer.build import BuildProgress, BuildReport, IndexModels, build_snapshot
+from indexer.build import BuildProgress, BuildReport, BuildSettings, IndexModels, build_snapshot
 from indexer.documents import BadRecord, Document
 from indexer.errors import SourceError
 from indexer.sources import read_documents
@@ -20,7 +20,6 @@ _PHASES = {
     "read": "Reading documents",
     "chunk": "Cutting passages",
     "embed": "Embedding passages",
-    "publish": "Publishing",
 }
 _SHOWN_RECORDS = 20
 
@@ -81,7 +80,7 @@ def build_index(
 
     Raises:
         SourceError: a source cannot be read, or holds a bad record and fails_on_error is set.
-        BuildError: the index cannot be written.
+        BuildError: the index cannot be written, or an id comes again and fails_on_error is set.
         ModelError: the configured encoder or cross-encoder cannot be used.
     """
     bad = BadRecords()
@@ -89,12 +88,14 @@ def build_index(
     with progress_display() as display:
 
         def show(progress: BuildProgress) -> None:
-            display.update(_PHASES[progress.stage], progress.done, progress.total)
+            if progress.stage in _PHASES:
+                display.update(_PHASES[progress.stage], progress.done, progress.total)
 
         report = build_snapshot(
             _documents(sources, bad, fails_on_error=fails_on_error),
             index_path=settings.data_path / settings.index,
             models=models,
+            settings=BuildSettings(repeated_ids="fail" if fails_on_error else "keep-first"),
             progress=show,
         )
     return report, bad

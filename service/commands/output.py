@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import orjson
 from rich.console import Console
 
+_UNBROKEN = 10_000  # columns
+
 
 def say(sentence: str) -> None:
     """Tell the user something that is no result."""
@@ -21,8 +23,8 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def console() -> Console:
-    """Return the console that shows results to people: colours and tables fit to what stdout is."""
-    return Console(soft_wrap=False, highlight=False)
+    """Return the console that shows results to people; off a terminal it has no colours and breaks no line."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _UNBROKEN)
 
 
 def counted(n: int, noun: str) -> str:

@@ -76,6 +76,8 @@ def _snippet(result: ResultBody) -> Text:
     """Return the passage from a little before its first highlight, highlights in bold."""
     first = result.highlights[0].start if result.highlights else 0
     start = max(0, min(first - 80, len(result.text) - _SHOWN_CHARACTERS))
+    if start > 0:
+        start = max(start, result.text.find(" ", start, first) + 1)
     shown = result.text[start : start + _SHOWN_CHARACTERS]
     text = Text(printable(shown))
     for mark in result.highlights:
