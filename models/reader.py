@@ -6,6 +6,7 @@ with the greatest margin of all passages is the answer, a tie going to the bette
 there is none. How many answers are listed never changes that decision.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -143,7 +144,7 @@ class Reader:
 
     def _answer(self, task: ReaderTask, index: int, span: TokenSpan, null_score: float) -> Answer:
         offsets = task.tokens[index].offsets
-        start, end = int(offsets[span.start, 0]), int(offsets[span.end, 1])
+        start, end = without_edge_symbols(task.passages[index], int(offsets[span.start, 0]), int(offsets[span.end, 1]))
         margin = span.logit - null_score
         calibration = self.folder.settings.answer
         weight, bias = (1.0, 0.0) if calibration is None else (calibration.margin_weight, calibration.margin_bias)
@@ -160,6 +161,21 @@ class Reader:
         best = answers[0]
         null_score = null_scores[best.passage_index]
         return Decision(best.null_margin < used, null_score, best.span_logit, best.null_margin, used, origin)
+
+
+def without_edge_symbols(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return [start, end) without pictographs, joiners and blanks at its edges, or as it was if nothing else is left.
+
+    The vocabulary knows no pictographs, so whether a span takes one in is chance. Signs below U+2000 (°, ©) stay.
+    """
+    inside = [at for at in range(start, end) if not _is_pictograph(text[at])]
+    return (inside[0], inside[-1] + 1) if inside else (start, end)
+
+
+def _is_pictograph(character: str) -> bool:
+    if character.isspace():
+        return True
+    return character >= "\u2000" and unicodedata.category(character) in ("So", "Sk", "Cf", "Mn", "Cn")
 
 
 def _window_spans(window: Window, logits: SpanLogits) -> list[TokenSpan]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import tokenizers
+from hypothesis import settings
 from tokenizers import models as tokenizer_models
 from tokenizers import normalizers, pre_tokenizers
 
@@ -15,12 +16,16 @@ from models.folder import AnswerCalibration, Kind, ModelSettings, RelevanceCalib
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+# A deadline would be a timing threshold, and fails on a busy machine.
+settings.register_profile("tercet", deadline=None)
+settings.load_profile("tercet")
+
 WORDS = (
     "a an and answer are bees boat capital city code csv dict document does exception file fog for from harbour "
     "how in is it key keeper lamp library lighthouse lima map missing mount not of on over paper peru porto "
     "raised read reader reads river row rows search sea ship storm the tide to tower town vault warning was water "
     "what when where which who wind"
-).split()  # noqa: SIM905 - a list of sixty strings reads worse
+).split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def _bm25_hits(passages: Sequence[str], queries: Sequence[str]) -> list[list[str
 
 
 _STOP_WORDS = frozenset(
-    "a an and are as at be by did do does for from how in is it of on or the to was were what which who with".split()  # noqa: SIM905
+    "a an and are as at be by did do does for from how in is it of on or the to was were what which who with".split()
 )
 
 

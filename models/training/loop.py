@@ -90,31 +90,38 @@ def train(
     model.train()
     with log_path.open("w") as log:
         log.write(json.dumps({"recipe": asdict(recipe), "steps": len(batches), "tokens": int(lengths.sum())}) + "\n")
-        for line in _steps(model, batches, batch_loss, lengths, optimizer, schedule):
+        for line in _steps(_Run(model, batch_loss, optimizer, schedule), batches, lengths):
             log.write(json.dumps(line) + "\n")
             log.flush()
     model.eval()
 
 
-def _steps(
-    model: nn.Module,
-    batches: Sequence[NDArray[np.int64]],
-    batch_loss: Callable[[NDArray[np.int64]], Tensor],
-    lengths: NDArray[np.int64],
-    optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-) -> Iterator[dict[str, float]]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run steps with."""
+
+    model: nn.Module
+    batch_loss: Callable[[NDArray[np.int64]], Tensor]
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+
+    def step(self, batch: NDArray[np.int64]) -> float:
+        """Learn from one batch and return its loss."""
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = self.batch_loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch declares it without types
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad()
+        return float(loss.detach())
+
+
+def _steps(run: _Run, batches: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64]) -> Iterator[dict[str, float]]:
     losses: list[float] = []
     tokens, since = 0, time.monotonic()
     for step, batch in enumerate(batches, start=1):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = batch_loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch declares it without types
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(float(loss.detach()))
+        losses.append(run.step(batch))
         tokens += int(lengths[batch].sum())
         if step % 20 == 0 or step == len(batches):
             rate = tokens / (time.monotonic() - since)

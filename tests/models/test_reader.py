@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.folder import open_model_folder
-from models.reader import Reader, ReaderTask, SpanLogits
+from models.reader import Reader, ReaderTask, SpanLogits, without_edge_symbols
 from tests.conftest import TinyModels
 
 
@@ -78,3 +78,19 @@ def test_windows_together_hold_the_whole_passage_and_a_long_query_is_flagged(rea
     covered = {token for window in task.windows for token in range(window.passage_start, window.passage_end)}
     assert covered == set(range(task.tokens[0].ids.size))
     assert reader.decide(task, reader.run(task.inputs), n_best=1).query_cut == 16
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Kourou 👩‍🚀", "Kourou"),
+        ("🚀🚀 Kourou", "Kourou"),
+        ("45°", "45°"),
+        ("🚀", "🚀"),
+        ("C++", "C++"),
+        ("日本 ☀️", "日本"),
+    ],
+)
+def test_pictographs_at_the_edges_are_not_part_of_an_answer(text: str, kept: str) -> None:
+    start, end = without_edge_symbols(text, 0, len(text))
+    assert text[start:end] == kept
