@@ -1,6 +1,7 @@
 """Tune what a model folder says of its own scores, on labelled dev data, and write it into model.json.
 
-Reader: the no-answer threshold of best mean F1 over single passages, and Platt weights for "this span is right".
+Reader: the no-answer threshold of best F1 over single passages, and Platt weights for "this span is right". Answerable
+and unanswerable questions weigh the same in sum: their shares in the dev file are an accident of how it was made.
 """
 
 import argparse
@@ -27,7 +28,8 @@ def calibrate_reader(folder: ModelFolder, questions: Sequence[LabelledQuestion],
     truths = [[text for _, text in question.answers] for question in questions]
     f1 = np.array([token_f1(r.answers[0].text if r.answers else "", t) for r, t in zip(readings, truths, strict=True)])
     unanswered = np.array([float(not truth) for truth in truths])
-    threshold, _ = best_threshold(margins, f1, unanswered)
+    shares = np.where(unanswered > 0, 0.5 / max(1, unanswered.sum()), 0.5 / max(1, (1 - unanswered).sum()))
+    threshold, _ = best_threshold(margins, f1 * shares, unanswered * shares)
     known = np.isfinite(margins)
     weight, bias = fit_logistic(margins[known, None], f1[known] >= _RIGHT_F1)
     return AnswerCalibration(
