@@ -1,7 +1,6 @@
 """The documentation that every Python has: its language reference topics and its standard library's docstrings."""
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -51,5 +50,4 @@ def _document(described: dict[str, str], version: str) -> Document:
 
 def _environment(folder: str) -> dict[str, str]:
     """Return an environment in which imports find no display, browser or settings, and sets print in one order."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
-    return {**kept, "HOME": folder, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {"HOME": folder, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
