@@ -78,7 +78,8 @@ class _Cutter:
         self._title, self._text = document.title, document.text
         self._tokenizer = tokenizer
         self._settings = settings
-        self._token_starts = np.sort(tokenizer.encode(document.text).offsets[:, 0])
+        # In the type of a Python int: searchsorted would otherwise convert the whole array at each look-up.
+        self._token_starts = np.sort(tokenizer.encode(document.text).offsets[:, 0].astype(np.int64))
 
     def pieces(self, section: Section) -> list[Slice]:
         """Return the passages of one section."""

@@ -1,11 +1,12 @@
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from indexer.chunking import ChunkingSettings, chunk
+from indexer.chunking import ChunkingSettings, _Cutter, chunk
 from indexer.documents import Document, passage_text
 from models.tokenization import Tokenizer
 
@@ -139,3 +140,9 @@ def test_code_is_divided_by_line_and_comments_in_it_are_no_headings(word_tokeniz
 def test_an_overlap_that_lets_no_passage_advance_is_refused() -> None:
     with pytest.raises(ValidationError, match="at most a quarter of max_tokens, 100"):
         ChunkingSettings(max_tokens=100, overlap_tokens=26)
+
+
+def test_token_places_have_the_type_in_which_numpy_looks_them_up(word_tokenizer: Tokenizer) -> None:
+    """With another type searchsorted copies the whole array each time, and cutting takes quadratic time."""
+    places = _Cutter(Document("d", "fog over harbour"), word_tokenizer, ChunkingSettings())._token_starts
+    assert places.dtype == np.asarray((0, 1)).dtype
