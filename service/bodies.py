@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
-from service.problems import BodyTooLarge, MalformedBody, UnsupportedMediaType
+from service.problems import BodyTooLarge, ClientLeft, MalformedBody, UnsupportedMediaType
 
 
 class StrictRequest(Request):
@@ -60,17 +61,21 @@ async def read_body(request: Request, max_body_bytes: int) -> bytes:
 
     Raises:
         BodyTooLarge: it is longer; no more than the limit was kept in memory.
+        ClientLeft: the connection was closed before the body's end.
     """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > max_body_bytes:
         raise _too_large(max_body_bytes)
     chunks: list[bytes] = []
     n_bytes = 0
-    async for chunk in request.stream():
-        n_bytes += len(chunk)
-        if n_bytes > max_body_bytes:
-            raise _too_large(max_body_bytes)
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            n_bytes += len(chunk)
+            if n_bytes > max_body_bytes:
+                raise _too_large(max_body_bytes)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise ClientLeft from None
     body = b"".join(chunks)
     request._body = body
     return body

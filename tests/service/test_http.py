@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import orjson
@@ -351,6 +351,24 @@ def test_a_client_that_leaves_cancels_its_work() -> None:
 
     begun = asyncio.Event()
     asyncio.run(main())
+
+
+def test_a_client_that_leaves_within_its_body_is_no_fault_of_ours(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        statuses.append(message.get("status"))
+
+    statuses: list[object] = []
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"20")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/search", "query_string": b"", "headers": headers}
+    with caplog.at_level(logging.INFO):
+        asyncio.run(create_app(settings)(scope, receive, send))
+    assert statuses[0] == 499
+    assert [record.levelname for record in caplog.records if record.name == "service.requests"] == ["INFO"]
 
 
 def test_work_that_fails_fails_its_caller() -> None:
