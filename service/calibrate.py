@@ -1,8 +1,9 @@
 """Learn the weights of the relevance logit on judged dev queries: `python -m service.calibrate --dataset DIR[:SPLIT]`.
 
-Every candidate that the serving pipeline reranks is one row of a logistic regression on its rerank logit, its cosine
-and its fused score; candidates without a judgement count as not relevant. Each data set weighs the same, whatever its
-size, so that the weights suit no single kind of text. What is learned goes into the cross-encoder's model.json.
+The weights of cosine and fused score beside the rerank logit are those of a grid that rank best; then a logistic
+regression on the mix gives its scale and bias (Platt 1999). Fitting all weights by regression ranks worse, because it
+explains differences between queries too. Candidates without a judgement count as not relevant, and each data set weighs
+the same, whatever its size. What is learned goes into the cross-encoder's model.json.
 """
 
 import argparse
@@ -10,11 +11,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.calibration import fit_logistic
+from models.evaluation import ndcg_at_k
 from models.folder import RelevanceCalibration, open_model_folder, write_settings
 from service.commands.evaluate import indexed_dataset
 from service.engine import Engine, open_engine
@@ -23,6 +26,8 @@ from service.pipeline import SearchQuery, search
 from service.settings import load_settings
 
 _RERANK_K = 100
+DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 25.0)
+RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,18 +40,28 @@ class ScoredCandidates:
 
 
 def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> RelevanceCalibration:
-    """Return the weights that fit the candidates of all collections, each collection weighing the same."""
-    features = np.concatenate([each.features for each in collections])
+    """Return the mix of best mean nDCG@10 over the collections, scaled so that its sigmoid is a probability."""
+    mixes = [(1.0, dense, rrf) for dense in DENSE_WEIGHTS for rrf in RRF_WEIGHTS]
+    best = max(mixes, key=lambda mix: fmean(mean_ndcg(each, mix) for each in collections))
+    mixed = np.concatenate([each.features @ np.array(best) for each in collections])
     labels = np.concatenate([each.labels for each in collections])
-    weights = np.concatenate([np.full(len(each.labels), 1 / len(each.labels)) for each in collections])
-    logit, dense, rrf, bias = fit_logistic(features, labels, weights=weights * len(labels) / len(collections))
+    shares = np.concatenate([np.full(each.labels.size, 1 / each.labels.size) for each in collections])
+    scale, bias = fit_logistic(mixed[:, None], labels, weights=shares * labels.size / len(collections))
+    logit, dense, rrf = (round(float(scale * weight), 6) for weight in best)
     return RelevanceCalibration(
-        logit_weight=round(float(logit), 6),
-        dense_weight=round(float(dense), 6),
-        rrf_weight=round(float(rrf), 6),
-        bias=round(float(bias), 6),
-        origin=origin,
+        logit_weight=logit, dense_weight=dense, rrf_weight=rrf, bias=round(float(bias), 6), origin=origin
     )
+
+
+def mean_ndcg(collection: ScoredCandidates, mix: tuple[float, float, float]) -> float:
+    """Return the mean nDCG@10 of each query's candidates, ordered by the weighted sum of their features."""
+    scores = collection.features @ np.array(mix)
+    found = []
+    for query in np.unique(collection.queries):
+        own = np.flatnonzero(collection.queries == query)
+        ranking = [str(i) for i in own[np.argsort(-scores[own], kind="stable")]]
+        found.append(ndcg_at_k(ranking, {str(i): int(collection.labels[i]) for i in own}, 10))
+    return fmean(found)
 
 
 async def scored_candidates(engine: Engine, queries: Sequence[JudgedQuery]) -> ScoredCandidates:
