@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -68,7 +69,13 @@ class Tercet:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_take_interrupts,
         )
+
+
+def _take_interrupts() -> None:
+    """Undo that a shell's background jobs, and all they start, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def tercet_with(models: TinyModels, data_path: Path) -> Tercet:
