@@ -41,7 +41,7 @@ def make(checkout: Path, python: str | None, *arguments: str) -> subprocess.Comp
     if python is not None:
         stand_in.write_text(python)
         stand_in.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name not in ("SOURCE", "PORT", "MAKEFLAGS")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("SOURCE", "PORT", "MAKEFLAGS", "MAKELEVEL")}
     return subprocess.run(
         ["make", f"PYTHON={stand_in}", *arguments], cwd=checkout, env=environment, capture_output=True, text=True
     )
