@@ -96,6 +96,7 @@ def _random_model(kind: Kind) -> "PreTrainedModel":
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
+        hidden_dropout_prob=0.0,
     )
     config.num_labels = 1 if kind == "cross-encoder" else 2
     models: dict[Kind, Callable[[BertConfig], PreTrainedModel]] = {

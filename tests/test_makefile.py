@@ -41,7 +41,8 @@ def make(checkout: Path, python: str | None, *arguments: str) -> subprocess.Comp
     if python is not None:
         stand_in.write_text(python)
         stand_in.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name not in ("SOURCE", "PORT", "MAKEFLAGS", "MAKELEVEL")}
+    own = ("SOURCE", "PORT", "MAKEFLAGS", "MAKELEVEL")
+    environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.run(
         ["make", f"PYTHON={stand_in}", *arguments], cwd=checkout, env=environment, capture_output=True, text=True
     )
