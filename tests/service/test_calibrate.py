@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.calibration import sigmoid
-from service.calibrate import ScoredCandidates, fit_relevance, mean_ndcg
+from service.calibrate import ScoredCandidates, fit_relevance, ndcg_of_queries
 
 
 def made_candidates(*, by_dense: bool) -> ScoredCandidates:
@@ -20,8 +20,8 @@ def made_candidates(*, by_dense: bool) -> ScoredCandidates:
 def test_ndcg_of_a_mix_worked_example() -> None:
     features = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
     candidates = ScoredCandidates(features, np.array([True, False]), np.array([0, 0]))
-    assert mean_ndcg(candidates, (1.0, 0.0, 0.0)) == pytest.approx(1 / np.log2(3))
-    assert mean_ndcg(candidates, (1.0, 5.0, 0.0)) == 1.0
+    assert ndcg_of_queries(candidates, (1.0, 0.0, 0.0)) == [pytest.approx(1 / np.log2(3))]
+    assert ndcg_of_queries(candidates, (1.0, 5.0, 0.0)) == [1.0]
 
 
 def test_the_mix_leans_on_the_score_that_tells_candidates_apart() -> None:
