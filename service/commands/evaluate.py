@@ -141,7 +141,7 @@ def _plain_quality(found: RankingQuality) -> dict[str, object]:
 
 
 def _print_rankings(qualities: Qualities) -> None:
-    table = Table(caption="Stages: median ms, two queries in flight. A document stands where its best passage does.")
+    table = Table(caption="Stages: median ms, one query at a time. A document stands where its best passage does.")
     table.add_column("data set")
     table.add_column("ranking")
     for head in ("queries", "nDCG@10", "recall@100", "MRR@10", *STAGES):

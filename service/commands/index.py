@@ -1,7 +1,9 @@
 """`tercet index`: documents in, a published snapshot out."""
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from indexer.build import BuildProgress, BuildReport, BuildSettings, IndexModels, build_snapshot
@@ -45,8 +47,11 @@ def index_sources(sources: Sequence[str], settings: Settings, *, fails_on_error:
         SourceError, BuildError, ModelError: fit to show.
     """
     started = time.monotonic()
-    report, bad = build_index(sources, settings, fails_on_error=fails_on_error)
+    with _notes_of_indexer() as notes:
+        report, bad = build_index(sources, settings, fails_on_error=fails_on_error)
     seconds = time.monotonic() - started
+    for note in notes:
+        say(note)
     _tell_what_is_left_out(report, bad)
     if as_json:
         print_json(
@@ -122,6 +127,27 @@ def _documents(sources: Sequence[str], bad: BadRecords, *, fails_on_error: bool)
                 raise SourceError(str(record))
             else:
                 bad.add(record)
+
+
+@contextmanager
+def _notes_of_indexer() -> Iterator[list[str]]:
+    """Collect what the indexer logs meanwhile, such as how many files of other kinds it left out."""
+    notes: list[str] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        kinds = getattr(record, "n_by_suffix", {})
+        counts = ", ".join(f"{n:,} {suffix or 'without a suffix'}" for suffix, n in sorted(kinds.items()))
+        notes.append(f"Note: {record.getMessage()}{f': {counts}' if counts else ''}.")
+        return False
+
+    logger, level = logging.getLogger("indexer.sources"), logging.getLogger("indexer.sources").level
+    logger.addFilter(note)
+    logger.setLevel(logging.INFO)
+    try:
+        yield notes
+    finally:
+        logger.setLevel(level)
+        logger.removeFilter(note)
 
 
 def _tell_what_is_left_out(report: BuildReport, bad: BadRecords) -> None:

@@ -99,9 +99,11 @@ def test_index_shows_progress_in_plain_lines_off_a_terminal(tercet: Tercet, tmp_
 def test_index_takes_several_sources_and_folders(tercet: Tercet, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "tide.md").write_text("# Tide\n\nThe tide is in the harbour.\n")
+    (tmp_path / "notes" / "chart.xyz").write_text("not read")
     more = write_json_lines(tmp_path / "more.jsonl", FOG)
     done = tercet("index", tmp_path / "notes", more, "--index", "two", "--json")
     assert done.result["n_documents"] == 2
+    assert "files of other kinds were left out: 1 .xyz." in done.stderr
 
 
 def test_index_fails_on_a_bad_record_if_told_to_and_publishes_nothing(tercet: Tercet, tmp_path: Path) -> None:
