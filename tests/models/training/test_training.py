@@ -1,7 +1,7 @@
 """Training on a few examples really learns them, and refuses data that does not match its text."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,18 @@ from models.training.groups import N_NEGATIVES, Group, groups_from_beir, groups_
 from models.training.loop import Recipe, pad, token_budget_batches
 from models.training.reader import span_examples, train_reader, with_made_negatives
 from models.training.reranker import train_reranker
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Two threads that wait for each other over tiny matrices crawl on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
 
 TOWNS = ["lima", "porto", "tower", "harbour", "library", "river"]
 
