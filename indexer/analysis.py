@@ -7,6 +7,7 @@ Hiragana, which put no space between words, give one term a character (as UAX #2
 
 import re
 import sys
+import threading
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ _STOP_WORD_LIST = (
 STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 
 _UNSPACED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+
+_stemmer_lock = threading.Lock()  # a stemmer is not thread-safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ def _stemmer() -> Stemmer.Stemmer:
 
 
 def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word))
+    with _stemmer_lock:
+        return str(_stemmer().stemWord(word))
 
 
 @cache

@@ -72,7 +72,7 @@ def publish(folder: Path, index_path: Path, snapshot_id: str) -> Path:
 def hold(folder: Path) -> int:
     """Mark a snapshot as in use until the returned file descriptor is closed."""
     descriptor = os.open(folder / MANIFEST_FILE, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 

@@ -1,6 +1,7 @@
 """Open a published snapshot, verify it, and search it; thread-safe, and nothing of it ever changes."""
 
 import os
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,18 +29,20 @@ BM25_FOLDER = "bm25"
 class Snapshot:
     """An opened snapshot. Rows number its passages from 0 in the order of (document_id, ordinal)."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, index_name: str) -> None:
-        """Open the parts; use `Snapshot.open`."""
+    def __init__(self, folder: Path, manifest: Manifest, *, index_name: str, held: int) -> None:
+        """Open the parts; use `Snapshot.open`. held is what `publish.hold` gave, closed by `close`."""
         self.snapshot_id = manifest.snapshot_id
         self.index_name = index_name
         self.manifest = manifest
         self.n_documents = manifest.n_documents
         self.n_passages = manifest.n_passages
-        self._held = hold(folder)
-        self._store = Store(folder / STORE_FILE)
+        self._held = held
         self._dense = DenseIndex(folder / DENSE_FILE)
         self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
         self._tokens = TokenFile(folder / TOKENS_FILE)
+        self._store = Store(folder / STORE_FILE)
+        self._require_equal_counts(folder)
+        analyze("")  # builds what the analyzer keeps, which the first query would otherwise wait for
 
     @classmethod
     def open(cls, index_path: Path, *, encoder_fingerprint: str, dimension: int, verify: bool = True) -> "Snapshot":
@@ -59,10 +62,15 @@ class Snapshot:
             raise SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}")
         manifest = read_manifest(folder)
         _require_match(manifest, index_path.name, encoder_fingerprint=encoder_fingerprint, dimension=dimension)
-        verify_files(folder, manifest, with_hashes=verify)
-        snapshot = cls(folder, manifest, index_name=index_path.name)
-        snapshot._require_equal_counts(folder)
-        return snapshot
+        held = hold(folder)
+        try:
+            verify_files(folder, manifest, with_hashes=verify)
+            return cls(folder, manifest, index_name=index_path.name, held=held)
+        except (OSError, ValueError, sqlite3.Error, SnapshotError) as error:
+            os.close(held)
+            if isinstance(error, SnapshotError):
+                raise
+            raise SnapshotError(f"{folder} cannot be read: {error}") from error
 
     def _require_equal_counts(self, folder: Path) -> None:
         counts = {
@@ -72,7 +80,7 @@ class Snapshot:
         }
         for name, count in counts.items():
             if count != self.n_passages:
-                self.close()
+                self._store.close()
                 raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
 
     def search_dense(self, query_vector: NDArray[np.float32], k: int) -> Hits:

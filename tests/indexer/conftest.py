@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import hypothesis
 import pytest
 import tokenizers
 from tokenizers import decoders, normalizers, pre_tokenizers
@@ -11,10 +10,6 @@ from tokenizers.models import BPE, WordPiece
 from indexer.build import IndexModels
 from models.tokenization import Tokenizer
 from tests.indexer.hashed_words import HashedWordEncoder
-
-# Tests hold no thresholds on time.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?#`>=-_()[]'\""
 _WORDS = (

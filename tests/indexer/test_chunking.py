@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -58,6 +58,7 @@ def test_the_same_holds_where_a_character_has_many_tokens(byte_tokenizer: Tokeni
     _check(text, byte_tokenizer, SMALL)
 
 
+@example("0 000 0 0  F0\n" + "0" * 100 + "Ferry;;;;\n;")  # "ferry" is one token, the end of "0ferry" is five
 @given(st.one_of(_any_text, _structured))
 def test_no_passage_has_more_tokens_than_allowed(
     byte_tokenizer: Tokenizer, word_tokenizer: Tokenizer, text: str
@@ -66,6 +67,14 @@ def test_no_passage_has_more_tokens_than_allowed(
     for tokenizer in (byte_tokenizer, word_tokenizer):
         for passage in chunk(document, tokenizer, SMALL):
             assert tokenizer.encode(text[passage.start : passage.end]).ids.size <= SMALL.max_tokens
+
+
+def test_parts_of_one_long_unknown_word_are_counted_anew(word_tokenizer: Tokenizer) -> None:
+    """A word of more than 100 characters is one unknown token; each part of it is a token a character."""
+    text = "0" * 176
+    chunking = ChunkingSettings(max_tokens=16, overlap_tokens=4, max_characters=96)
+    passages = chunk(Document("d", text), word_tokenizer, chunking)
+    assert max(word_tokenizer.count([text[passage.start : passage.end] for passage in passages])) <= 16
 
 
 def test_a_passage_with_its_context_keeps_to_the_limit(word_tokenizer: Tokenizer) -> None:

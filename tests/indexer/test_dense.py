@@ -69,3 +69,12 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dense.faiss").write_bytes(b"not an index")
     with pytest.raises(SnapshotError, match=r"dense\.faiss is not an index"):
         DenseIndex(tmp_path / "dense.faiss")
+
+
+def test_scores_that_differ_only_by_the_order_of_summation_tie(tmp_path: Path) -> None:
+    """Each row holds the same numbers in another order, so FAISS's float32 sums differ in their last bits."""
+    random = np.random.default_rng(0)
+    values = _unit(random.standard_normal((1, 64)))[0]
+    vectors = np.stack([random.permutation(values) for _ in range(500)])
+    query = np.full(64, 1 / 8, np.float32)
+    assert _index(vectors, tmp_path / "dense.faiss").search(query, 7).rows.tolist() == list(range(7))

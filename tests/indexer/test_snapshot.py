@@ -138,3 +138,23 @@ def test_an_open_snapshot_is_not_disturbed_by_a_new_one(index_path: Path, index_
     assert new.n_documents == 1
     old.close()
     new.close()
+
+
+@pytest.mark.parametrize("name", _FILES[:4])
+def test_a_file_of_the_right_size_that_cannot_be_read_is_refused_without_hashes_too(
+    index_path: Path, name: str
+) -> None:
+    path = index_path / "current" / name
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(SnapshotError):
+        _open(index_path, verify=False)
+
+
+def test_a_refused_snapshot_is_not_held(index_path: Path, index_models: IndexModels) -> None:
+    (index_path / "current" / "tokens.bin").write_bytes(b"")
+    refused = (index_path / "current").resolve()
+    with pytest.raises(SnapshotError):
+        _open(index_path)
+    for text in ("drum", "kit"):
+        build_snapshot([Document("new", text)], index_path=index_path, models=index_models)
+    assert not refused.exists()
