@@ -1,3 +1,4 @@
+import errno
 import os
 import resource
 import signal
@@ -112,6 +113,22 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, index_mo
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
     assert list((tmp_path / "docs" / "snapshots").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, "no space is left, or a quota is used up"),
+        (errno.EDQUOT, "no space is left, or a quota is used up"),
+        (errno.EROFS, "no permission to write"),
+        (errno.EACCES, "no permission to write"),
+        (errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_what_the_disk_refuses_is_one_sentence(tmp_path: Path, number: int, reason: str) -> None:
+    with pytest.raises(BuildError) as caught, building(tmp_path / "docs"):
+        raise OSError(number, os.strerror(number))
+    assert str(caught.value) == f"index 'docs' cannot be written to {tmp_path / 'docs'}: {reason}"
 
 
 def test_an_error_of_the_build_itself_is_not_taken_for_the_disks(tmp_path: Path) -> None:
