@@ -150,7 +150,7 @@ def answer(
     name: Index = None,
     data: Data = None,
     top_k: Annotated[int, typer.Option(min=1, max=20, help="How many answers to print.")] = 3,
-    read_k: Annotated[int, typer.Option(min=1, max=100, help="How many passages to read.")] = 5,
+    read_k: Annotated[int, typer.Option(min=1, max=50, help="How many passages to read.")] = 5,
     mode: WithMode = Mode.hybrid,
     rerank: Rerank = True,
     json: Json = False,
