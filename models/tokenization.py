@@ -84,10 +84,6 @@ class Tokenizer:
             for encoding in encodings
         ]
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, special tokens not counted."""
-        return [text.ids.size for text in self.encode_batch(texts)]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return ids as text, special tokens kept: what a model really receives."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))

@@ -15,7 +15,7 @@ from statistics import fmean, median
 from indexer.snapshot import Snapshot
 from models.errors import DataError
 from models.evaluation import ndcg_at_k, recall_at_k, reciprocal_rank_at_k
-from models.training.data import read_beir
+from models.training.data import read_judgements, read_queries
 from service.candidates import Mode
 from service.engine import Engine
 from service.pipeline import SearchQuery, search
@@ -73,14 +73,14 @@ def read_judged_queries(dataset: Path, *, split: str, limit: int | None) -> list
     Raises:
         DataError: a file is missing or malformed, there are no judgements, or a judged query has no text.
     """
-    collection = read_beir(dataset, split)
-    query_ids = list(collection.judgements)[:limit]
-    unknown = [query_id for query_id in query_ids if query_id not in collection.queries]
+    queries, judgements = read_queries(dataset), read_judgements(dataset, split)
+    query_ids = list(judgements)[:limit]
+    unknown = [query_id for query_id in query_ids if query_id not in queries]
     if unknown:
         raise DataError(f"{dataset}: {len(unknown)} judged queries have no text, the first is {unknown[0]!r}")
     if not query_ids:
         raise DataError(f"{dataset / 'qrels' / split}.tsv holds no judgement")
-    return [JudgedQuery(each, collection.queries[each], collection.judgements[each]) for each in query_ids]
+    return [JudgedQuery(each, queries[each], judgements[each]) for each in query_ids]
 
 
 def corpus_fingerprint(dataset: Path) -> str:

@@ -3,7 +3,8 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,11 @@ class LabelledQuestion:
     query: str
     answers: tuple[tuple[int, str], ...]
     set_name: str = ""
+
+    def has_answer_in(self, text: str) -> bool:
+        """Return whether a text holds any of the answers, in any case."""
+        folded = text.casefold()
+        return any(answer.casefold() in folded for _, answer in self.answers)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -47,6 +53,14 @@ def read_questions(path: Path) -> list[LabelledQuestion]:
             gives file, line and reason.
     """
     return [_question(path, number, line) for number, line in read_lines(path)]
+
+
+def passages_by_title(questions: Sequence[LabelledQuestion]) -> dict[str, list[str]]:
+    """Return the distinct passages of each title, in the order of the questions."""
+    passages: dict[str, list[str]] = defaultdict(list)
+    for passage, title in {question.passage: question.title for question in questions}.items():
+        passages[title].append(passage)
+    return passages
 
 
 def _question(path: Path, number: int, line: str) -> LabelledQuestion:
@@ -87,7 +101,16 @@ def read_beir(folder: Path, split: str) -> LabelledCollection:
         str(record["_id"]): f"{record.get('title') or ''}\n{record['text']}".strip()
         for record in _records(_existing(folder, "corpus.jsonl"))
     }
-    queries = {str(record["_id"]): str(record["text"]) for record in _records(_existing(folder, "queries.jsonl"))}
+    return LabelledCollection(documents, read_queries(folder), read_judgements(folder, split))
+
+
+def read_queries(folder: Path) -> dict[str, str]:
+    """Return the queries of a BEIR folder by id, in file order; raises as `read_beir`."""
+    return {str(record["_id"]): str(record["text"]) for record in _records(_existing(folder, "queries.jsonl"))}
+
+
+def read_judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
+    """Return the grade of each judged document by query id, in file order; raises as `read_beir`."""
     judgements: dict[str, dict[str, int]] = {}
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
@@ -101,7 +124,7 @@ def read_beir(folder: Path, split: str) -> LabelledCollection:
             judgements.setdefault(query_id, {})[document_id] = int(grade)
         except ValueError as error:
             raise DataError(f"{path}, line {number}: not query id, document id and grade") from error
-    return LabelledCollection(documents, queries, judgements)
+    return judgements
 
 
 def _existing(folder: Path, name: str) -> Path:

@@ -5,7 +5,6 @@ look right, and the check on the answer keeps false negatives rare.
 """
 
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import bm25s
 import Stemmer
 
-from models.training.data import LabelledQuestion, read_beir, read_questions
+from models.training.data import LabelledQuestion, passages_by_title, read_beir
 
 N_NEGATIVES = 3
 _BM25_DEPTH = 20
@@ -30,24 +29,22 @@ class Group:
     negatives: tuple[str, ...]
 
 
-def groups_from_questions(path: Path, *, n_groups: int, seed: int) -> list[Group]:
+def groups_from_questions(questions: Sequence[LabelledQuestion], *, n_groups: int, seed: int) -> list[Group]:
     """Return at most n_groups groups of a question, its passage, and hard negatives that hold no answer to it.
 
     Half of the questions lose their question mark and capitals, and some all their stop words, as in a search box.
     """
-    questions = read_questions(path)
-    siblings = _siblings(questions)
+    siblings = passages_by_title(questions)
     passages = list({question.passage: None for question in questions})
     eligible = [q for q in questions if q.answers and q.set_name in SELF_CONTAINED_SETS]
     generator = random.Random(seed)
     chosen = generator.sample(eligible, min(n_groups, len(eligible)))
     groups = []
     for question, hits in zip(chosen, _bm25_hits(passages, [q.query for q in chosen]), strict=True):
-        answers = [text.casefold() for _, text in question.answers]
         fits = {
             text: None
             for text in [*generator.sample(hits, len(hits)), *siblings[question.title][:8]]
-            if text != question.passage and not any(answer in text.casefold() for answer in answers)
+            if text != question.passage and not question.has_answer_in(text)
         }
         candidates = list(fits)
         if len(candidates) >= N_NEGATIVES:
@@ -56,9 +53,8 @@ def groups_from_questions(path: Path, *, n_groups: int, seed: int) -> list[Group
     return groups
 
 
-def groups_from_sentences(path: Path, *, n_groups: int, seed: int) -> list[Group]:
+def groups_from_sentences(questions: Sequence[LabelledQuestion], *, n_groups: int, seed: int) -> list[Group]:
     """Return groups of a sentence and the rest of its paragraph, against other paragraphs near it in BM25."""
-    questions = read_questions(path)
     passages = list({q.passage: None for q in questions if q.set_name in SELF_CONTAINED_SETS})
     generator = random.Random(seed + 1)
     chosen = [passage for passage in generator.sample(passages, len(passages)) if passage.count(". ") >= 3][:n_groups]
@@ -90,13 +86,6 @@ def groups_from_beir(folder: Path, split: str, *, n_groups: int, seed: int) -> l
             texts = [dataset.documents[document] for document in (positive, *negatives)]
             groups.append(Group(dataset.queries[query_id], texts[0], tuple(texts[1:])))
     return generator.sample(groups, min(n_groups, len(groups)))
-
-
-def _siblings(questions: Sequence[LabelledQuestion]) -> dict[str, list[str]]:
-    siblings: dict[str, list[str]] = defaultdict(list)
-    for passage, title in {q.passage: q.title for q in questions}.items():
-        siblings[title].append(passage)
-    return siblings
 
 
 def _bm25_hits(passages: Sequence[str], queries: Sequence[str]) -> list[list[str]]:

@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from models.tokenization import ModelInput
+
 logger = logging.getLogger(__name__)
 
 
@@ -56,6 +58,15 @@ def token_budget_batches(lengths: NDArray[np.int64], *, batch_tokens: int, seed:
         batches.append(order[start:])
     generator.shuffle(batches)
     return batches
+
+
+def padded_batch(inputs: Sequence[ModelInput]) -> dict[str, Tensor]:
+    """Return what a transformers model takes, as int64 tensors (n_inputs, longest)."""
+    return {
+        "input_ids": pad([item.ids for item in inputs]),
+        "attention_mask": pad([np.ones_like(item.ids) for item in inputs]),
+        "token_type_ids": pad([item.token_types for item in inputs]),
+    }
 
 
 def pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:

@@ -7,7 +7,6 @@ by asking a question of another passage of the same title that does not hold its
 import argparse
 import logging
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ from torch import Tensor
 from transformers import AutoModelForQuestionAnswering
 
 from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
-from models.training.data import LabelledQuestion, read_questions
-from models.training.loop import Recipe, pad, train
+from models.training.data import LabelledQuestion, passages_by_title, read_questions
+from models.training.loop import Recipe, padded_batch, train
 from models.training.losses import span_loss
 
 logger = logging.getLogger(__name__)
@@ -47,9 +46,7 @@ def with_made_negatives(
 
     A sibling has the same title and holds none of the question's answer texts, in any case.
     """
-    passages: dict[str, list[str]] = defaultdict(list)
-    for passage, title in {question.passage: question.title for question in questions}.items():
-        passages[title].append(passage)
+    passages = passages_by_title(questions)
     generator = random.Random(seed)
     made: list[LabelledQuestion] = []
     sources = [question for question in questions if question.answers and len(passages[question.title]) > 1]
@@ -57,8 +54,7 @@ def with_made_negatives(
         if len(made) == n_negatives:
             break
         sibling = generator.choice(passages[question.title])
-        holds_answer = any(text.casefold() in sibling.casefold() for _, text in question.answers)
-        if sibling != question.passage and not holds_answer:
+        if sibling != question.passage and not question.has_answer_in(sibling):
             made.append(LabelledQuestion(question.question_id + "-null", question.title, sibling, question.query, ()))
     return [*questions, *made]
 
@@ -108,17 +104,12 @@ def _example(window: Window, answer: tuple[int, int] | None) -> SpanExample:
 
 def batch_span_loss(model: torch.nn.Module, examples: Sequence[SpanExample]) -> Tensor:
     """Return the span loss of the examples, padded into one batch."""
-    ids = pad([example.input.ids for example in examples])
+    batch = padded_batch([example.input for example in examples])
     lengths = torch.tensor([example.input.ids.size for example in examples])
-    positions = torch.arange(ids.shape[1])
-    attention_mask = positions[None, :] < lengths[:, None]
+    positions = torch.arange(batch["input_ids"].shape[1])
     passage_starts = torch.tensor([example.passage_start for example in examples])
     in_passage = (positions[None, :] >= passage_starts[:, None]) & (positions[None, :] < lengths[:, None] - 1)
-    outputs = model(
-        input_ids=ids,
-        attention_mask=attention_mask.long(),
-        token_type_ids=pad([example.input.token_types for example in examples]),
-    )
+    outputs = model(**batch)
     return span_loss(
         outputs.start_logits,
         outputs.end_logits,

@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from models.tokenization import ModelInput, Tokenizer
+from models.training.data import read_questions
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_sentences
-from models.training.loop import Recipe, pad, train
+from models.training.loop import Recipe, padded_batch, train
 from models.training.losses import listwise_loss, pointwise_loss
 
 logger = logging.getLogger(__name__)
@@ -43,14 +44,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[Mo
 def batch_group_loss(model: torch.nn.Module, batch: Sequence[Sequence[ModelInput]]) -> Tensor:
     """Return the listwise plus half the pointwise loss of groups of equal size, padded into one batch."""
     flat = [pair for group in batch for pair in group]
-    ids = pad([pair.ids for pair in flat])
-    lengths = torch.tensor([pair.ids.size for pair in flat])
-    outputs = model(
-        input_ids=ids,
-        attention_mask=(torch.arange(ids.shape[1])[None, :] < lengths[:, None]).long(),
-        token_type_ids=pad([pair.token_types for pair in flat]),
-    )
-    logits = outputs.logits.view(len(batch), -1)
+    logits = model(**padded_batch(flat)).logits.view(len(batch), -1)
     return listwise_loss(logits) + 0.5 * pointwise_loss(logits)
 
 
@@ -87,9 +81,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    questions = read_questions(arguments.questions)
     groups = [
-        *groups_from_questions(arguments.questions, n_groups=arguments.question_groups, seed=arguments.seed),
-        *groups_from_sentences(arguments.questions, n_groups=arguments.sentence_groups, seed=arguments.seed),
+        *groups_from_questions(questions, n_groups=arguments.question_groups, seed=arguments.seed),
+        *groups_from_sentences(questions, n_groups=arguments.sentence_groups, seed=arguments.seed),
     ]
     for source in arguments.beir:
         folder, split, n_groups = source.rsplit(":", 2)

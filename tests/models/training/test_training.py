@@ -128,7 +128,7 @@ def test_bad_records_are_refused_with_file_line_and_reason(tmp_path: Path, line:
 
 
 def test_group_negatives_hold_no_answer(tmp_path: Path) -> None:
-    groups = groups_from_questions(write_questions(tmp_path / "train.jsonl"), n_groups=6, seed=1)
+    groups = groups_from_questions(read_questions(write_questions(tmp_path / "train.jsonl")), n_groups=6, seed=1)
     assert len(groups) == 6
     for group in groups:
         town = group.positive.split()[0]
