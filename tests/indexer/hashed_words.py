@@ -25,5 +25,6 @@ class HashedWordEncoder:
             for word in passage.lower().split():
                 vectors[row, hashlib.sha256(word.encode("utf-8", "replace")).digest()[0] % self.dimension] += 1
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        cut = np.maximum(np.array(self.tokenizer.count(passages), np.int64) - self._max_tokens, 0)
+        sizes = [text.ids.size for text in self.tokenizer.encode_batch(passages)]
+        cut = np.maximum(np.array(sizes, np.int64) - self._max_tokens, 0)
         return Embeddings((vectors / np.where(norms == 0, 1, norms)).astype(np.float32), cut)
