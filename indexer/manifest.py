@@ -1,6 +1,5 @@
 """manifest.json: what a snapshot holds, what made it, and the sha256 of each of its files."""
 
-import hashlib
 import json
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.chunking import ChunkingSettings
 from indexer.errors import SnapshotError
+from models.folder import first_fault, sha256_of
 
 FORMAT_VERSION: Literal[1] = 1
 MANIFEST_FILE = "manifest.json"
@@ -76,8 +76,7 @@ def read_manifest(folder: Path) -> Manifest:
     except FileNotFoundError as error:
         raise SnapshotError(f"{path} is missing") from error
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise SnapshotError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+        raise SnapshotError(f"{path}: {first_fault(error)}") from error
     except (OSError, ValueError) as error:
         raise SnapshotError(f"{path} cannot be read: {error}") from error
 
@@ -86,7 +85,7 @@ def record_files(folder: Path) -> dict[str, FileRecord]:
     """Return the record of every file under a folder, but for a manifest, sorted by name."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
     return {
-        path.relative_to(folder).as_posix(): FileRecord(sha256=_sha256(path), n_bytes=path.stat().st_size)
+        path.relative_to(folder).as_posix(): FileRecord(sha256=sha256_of(path), n_bytes=path.stat().st_size)
         for path in paths
     }
 
@@ -103,10 +102,5 @@ def verify_files(folder: Path, manifest: Manifest, *, with_hashes: bool) -> None
             raise SnapshotError(f"{path} is missing")
         if path.stat().st_size != expected.n_bytes:
             raise SnapshotError(f"{path} has {path.stat().st_size} bytes; the manifest says {expected.n_bytes}")
-        if with_hashes and (found := _sha256(path)) != expected.sha256:
+        if with_hashes and (found := sha256_of(path)) != expected.sha256:
             raise SnapshotError(f"{path} was altered: sha256 {found[:12]}…, the manifest says {expected.sha256[:12]}…")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -152,11 +152,12 @@ def _read_settings(path: Path) -> ModelSettings:
             raise ModelFolderError(f"{path} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
         return ModelSettings.model_validate(content)
     except (OSError, ValueError) as error:
-        reason = _first_fault(error) if isinstance(error, ValidationError) else str(error)
+        reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
         raise ModelFolderError(f"{path} cannot be read: {reason}") from error
 
 
-def _first_fault(error: ValidationError) -> str:
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of a file's content as `field.field: what is wrong`, quoting nothing of it."""
     fault = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
 

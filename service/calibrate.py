@@ -100,18 +100,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", nargs="+", required=True, metavar="DIR[:SPLIT]")
     parser.add_argument("--queries", type=int, default=100, help="at most so many of each data set")
-    parser.add_argument("--keep", type=Path, help="write the candidates here as well (.npz)")
     arguments = parser.parse_args()
-    collections = []
-    for name in arguments.dataset:
-        folder, _, split = name.partition(":")
-        collections.append(asyncio.run(_collect(Path(folder), split or "dev", arguments.queries)))
-    origin = ", ".join(f"{Path(name.partition(':')[0]).name}" for name in arguments.dataset)
-    if arguments.keep:
-        np.savez(arguments.keep, **{f"{k}_{i}": getattr(c, k) for i, c in enumerate(collections) for k in c.__slots__})
-    calibration = fit_relevance(collections, origin=f"dev queries of {origin}")
-    folder_of_model = open_model_folder(load_settings().cross_encoder, "cross-encoder")
-    write_settings(folder_of_model.path, folder_of_model.settings.model_copy(update={"relevance": calibration}))
+    collections, names = [], []
+    for argument in arguments.dataset:
+        dataset, _, split = argument.partition(":")
+        collections.append(asyncio.run(_collect(Path(dataset), split or "dev", arguments.queries)))
+        names.append(Path(dataset).name)
+    calibration = fit_relevance(collections, origin=f"dev queries of {', '.join(names)}")
+    folder = open_model_folder(load_settings().cross_encoder, "cross-encoder")
+    write_settings(folder.path, folder.settings.model_copy(update={"relevance": calibration}))
     print(calibration)  # noqa: T201
 
 

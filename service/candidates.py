@@ -101,6 +101,7 @@ def results(
     rows = candidates.rows()[page]
     passages = snapshot.passages(rows)
     scores = _scores(snapshot, candidates, rows)
+    ordering = [_score(each, candidates.mode) for each in scores]
     terms = frozenset(analyze(candidates.query)) if highlight else frozenset()
     cut_tokens = dict(zip(candidates.reranked.rows.tolist(), candidates.reranked.cut_tokens.tolist(), strict=True))
     return [
@@ -108,14 +109,16 @@ def results(
             rank=page.start + i + 1,
             row=row,
             passage=passage,
-            score=_score(each, candidates.mode)[0],
-            score_kind=_score(each, candidates.mode)[1],
+            score=score,
+            score_kind=kind,
             scores=each,
             cut_tokens=cut_tokens.get(row, 0),
             highlights=highlights(terms, passage.text),
             explanation=_explain(candidates, row) if explain else None,
         )
-        for i, (row, passage, each) in enumerate(zip(rows.tolist(), passages, scores, strict=True))
+        for i, (row, passage, each, (score, kind)) in enumerate(
+            zip(rows.tolist(), passages, scores, ordering, strict=True)
+        )
     ]
 
 

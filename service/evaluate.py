@@ -6,7 +6,6 @@ and the figures are plain means over queries. Where a query is itself a document
 and the same text (as in ArguAna), that document is left out of its ranking and of its judgements.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from statistics import fmean, median
 from indexer.snapshot import Snapshot
 from models.errors import DataError
 from models.evaluation import ndcg_at_k, recall_at_k, reciprocal_rank_at_k
+from models.folder import sha256_of
 from models.training.data import read_judgements, read_queries
 from service.candidates import Mode
 from service.engine import Engine
@@ -87,8 +87,7 @@ def corpus_fingerprint(dataset: Path) -> str:
     """Return the sha256, as hex, of a BEIR folder's documents."""
     for name in ("corpus.jsonl", "corpus.jsonl.gz"):  # in the order in which the indexer looks
         if (dataset / name).is_file():
-            with (dataset / name).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return sha256_of(dataset / name)
     raise DataError(f"{dataset} is no BEIR folder: it holds neither corpus.jsonl nor corpus.jsonl.gz")
 
 

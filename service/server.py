@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from indexer.errors import IndexerError
 from models.errors import ModelError
 from service.app import Outcome, begin_draining, create_app
+from service.commands.faults import explanation
 from service.extras import StartupError, check_extras
 from service.settings import Settings
 
@@ -85,7 +86,7 @@ def _raise_failure(outcome: Outcome) -> None:
         case None:
             return
         case StartupError() | ModelError() | IndexerError():
-            raise StartupError(_sentence(str(outcome.failure))) from outcome.failure
+            raise StartupError(explanation(outcome.failure)) from outcome.failure
         case _:
             raise outcome.failure
 
@@ -118,8 +119,3 @@ def bind(host: str, port: int) -> socket.socket:
 def _address(host: str, port: int) -> str:
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
-
-
-def _sentence(message: str) -> str:
-    """Return a message with a capital and a full stop."""
-    return message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")

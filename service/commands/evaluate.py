@@ -19,6 +19,7 @@ from service.commands.faults import CommandError
 from service.commands.index import build_index
 from service.commands.output import console, print_json
 from service.commands.progress import progress_display
+from service.commands.query import problems_as_faults
 from service.engine import Engine, model_threads, open_engine
 from service.evaluate import (
     STAGES,
@@ -32,7 +33,6 @@ from service.evaluate import (
     read_judged_queries,
 )
 from service.evaluate_reader import ReadingQuality, measure_reader
-from service.problems import Problem
 from service.settings import Settings
 
 _FOLDER = "evaluation"
@@ -114,16 +114,11 @@ async def _measure(
         return {each.name: await _measure_one(engine, queries, each, name) for each in strategies}
 
 
-async def _measure_one(
-    engine: Engine, queries: Sequence[JudgedQuery], strategy: Strategy, name: str
-) -> RankingQuality:
-    with progress_display() as display:
-        try:
-            return await measure(
-                engine, queries, strategy, lambda n: display.update(f"{name} {strategy.name}", n, len(queries))
-            )
-        except Problem as problem:
-            raise CommandError(str(problem)) from problem
+async def _measure_one(engine: Engine, queries: Sequence[JudgedQuery], strategy: Strategy, name: str) -> RankingQuality:
+    with progress_display() as display, problems_as_faults():
+        return await measure(
+            engine, queries, strategy, lambda n: display.update(f"{name} {strategy.name}", n, len(queries))
+        )
 
 
 def _plain(qualities: Qualities) -> dict[str, dict[str, object]]:

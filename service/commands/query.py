@@ -2,6 +2,8 @@
 
 import asyncio
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.text import Text
 
@@ -50,18 +52,23 @@ def answer_once(query: AnswerQuery, settings: Settings, *, as_json: bool) -> Non
 
 async def _search(query: SearchQuery, settings: Settings) -> SearchOutcome:
     async with open_engine(settings) as engine:
-        try:
+        with problems_as_faults():
             return await search(engine, query)
-        except Problem as problem:
-            raise CommandError(str(problem)) from problem
 
 
 async def _answer(query: AnswerQuery, settings: Settings) -> AnswerOutcome:
     async with open_engine(settings) as engine:
-        try:
+        with problems_as_faults():
             return await answer(engine, query)
-        except Problem as problem:
-            raise CommandError(str(problem)) from problem
+
+
+@contextmanager
+def problems_as_faults() -> Iterator[None]:
+    """Turn a problem, which a client of the service would be told, into what a user of the command line is told."""
+    try:
+        yield
+    except Problem as problem:
+        raise CommandError(str(problem)) from problem
 
 
 def _heading(result: ResultBody) -> Text:
