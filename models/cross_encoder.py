@@ -14,13 +14,18 @@ from models.tokenization import ModelInput, TokenIds, Tokenizer
 class CrossEncoder:
     """Scores query-passage pairs; thread-safe, and a pair's logit does not depend on what else is scored with it."""
 
-    def __init__(self, folder: ModelFolder, *, n_threads: int, device: str = "cpu") -> None:
+    def __init__(
+        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
+    ) -> None:
+        """Open the folder's graph, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.tokenizer_fingerprint = folder.tokenizer_fingerprint
         self.calibration = Calibration.of(folder.settings.relevance)
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        self._session: Session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        if session is None:
+            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        self._session = session
 
     def inputs(self, query: str, passages: Sequence[TokenIds]) -> list[ModelInput]:
         """Return one pair input per tokenized passage, in order; each says what of it was cut."""

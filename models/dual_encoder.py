@@ -23,12 +23,17 @@ class Embeddings:
 class DualEncoder:
     """Encodes texts; thread-safe, and equal texts always get equal vectors."""
 
-    def __init__(self, folder: ModelFolder, *, n_threads: int, device: str = "cpu") -> None:
+    def __init__(
+        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
+    ) -> None:
+        """Open the folder's graph, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.max_tokens = folder.settings.max_tokens
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        self._session: Session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        if session is None:
+            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        self._session = session
         self.dimension = int(self.encode_queries([""]).vectors.shape[1])
 
     def encode_queries(self, queries: Sequence[str]) -> Embeddings:

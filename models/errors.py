@@ -3,6 +3,7 @@
 ModelError
 ├── ModelFolderError   a model folder is missing, incomplete, altered, or of another kind or format
 ├── DeviceError        the device that was asked for is not there
+├── TrainingError      a training run cannot start, go on or converge
 ├── DataError          a training or evaluation file is malformed; says file, line and reason
 └── ExportError        an exported model does not give what the original gives
 """
@@ -26,3 +27,7 @@ class DataError(ModelError):
 
 class ExportError(ModelError):
     """An export failed its parity check."""
+
+
+class TrainingError(ModelError):
+    """A training run cannot go on."""

@@ -6,6 +6,8 @@ that was measured.
 
 import hashlib
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,28 +28,62 @@ TOKENIZER_FILE = "tokenizer.json"
 
 Kind = Literal["dual-encoder", "cross-encoder", "reader"]
 
+# What each kind of graph gives, by name.
+OUTPUTS: Mapping[Kind, tuple[str, ...]] = {
+    "dual-encoder": ("last_hidden_state",),
+    "cross-encoder": ("logits",),
+    "reader": ("start_logits", "end_logits"),
+}
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class RelevanceCalibration(_Frozen):
-    """Weights of the relevance logit, see `models.calibration`; origin names the data they were learned on."""
+    """Weights of the relevance logit, see `models.calibration`; origin names the data they were learned on.
+
+    n_examples counts candidates; calibration_error is the expected calibration error on queries that were held out.
+    """
 
     logit_weight: float = Field(gt=0)
     dense_weight: float = 0.0
     rrf_weight: float = 0.0
     bias: float = 0.0
     origin: str
+    n_examples: int | None = Field(default=None, ge=1)
+    calibration_error: float | None = Field(default=None, ge=0, le=1)
 
 
 class AnswerCalibration(_Frozen):
-    """The no-answer threshold on the null margin, and the Platt weights that turn a margin into a probability."""
+    """The no-answer threshold on the null margin, and the Platt weights that turn a margin into a probability.
+
+    n_examples counts questions; calibration_error is the expected calibration error on questions that were held out.
+    """
 
     threshold: float
     margin_weight: float = Field(gt=0)
     margin_bias: float
     origin: str
+    n_examples: int | None = Field(default=None, ge=1)
+    calibration_error: float | None = Field(default=None, ge=0, le=1)
+
+
+class ExportParity(_Frozen):
+    """How far a graph is from the checkpoint it was made of, over n_inputs inputs, measured when it was exported.
+
+    fp32_max_difference is between torch and the fp32 graph, the int8 figures are between the fp32 graph and the int8
+    one, all in the unit of the outputs; int8_noise is the root mean square of that difference as a share of that of the
+    outputs, rank_agreement the share of pairs of inputs that a cross-encoder orders alike in both.
+    """
+
+    n_inputs: int = Field(ge=1)
+    longest_tokens: int = Field(ge=1)
+    fp32_max_difference: float = Field(ge=0)
+    int8_max_difference: float | None = Field(default=None, ge=0)
+    int8_mean_difference: float | None = Field(default=None, ge=0)
+    int8_noise: float | None = Field(default=None, ge=0)
+    rank_agreement: float | None = Field(default=None, ge=0, le=1)
 
 
 class ModelSettings(_Frozen):
@@ -67,6 +103,7 @@ class ModelSettings(_Frozen):
     outputs: tuple[str, ...]
     relevance: RelevanceCalibration | None = None
     answer: AnswerCalibration | None = None
+    parity: ExportParity | None = None
     origin: str
     licence: str
     recipe: dict[str, Any] = Field(default_factory=dict)
@@ -82,8 +119,13 @@ class ModelFolder:
 
     @property
     def fingerprint(self) -> str:
-        """Change whenever anything about the model changes."""
-        canonical = json.dumps(self.settings.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Change whenever anything about the model changes.
+
+        Only what model.json says counts, so a field that a later Tercet adds leaves the fingerprints of older folders,
+        and the indexes built with them, as they are.
+        """
+        said = self.settings.model_dump(mode="json", exclude_unset=True)
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
@@ -115,12 +157,19 @@ def open_model_folder(name_or_path: str, kind: Kind | None) -> ModelFolder:
 
 
 def write_settings(path: Path, settings: ModelSettings) -> ModelFolder:
-    """Write model.json for the files that lie in path, with their present hashes, and return the folder."""
+    """Write model.json for the files that lie in path, with their present hashes, and return the folder.
+
+    The file is replaced in one rename: whatever fails, a whole model.json is there.
+    """
     files = {name: sha256_of(path / name) for name in (WEIGHTS_FILE, TOKENIZER_FILE)}
-    hashed = settings.model_copy(update={"files": files})
-    content = json.dumps(hashed.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    (path / SETTINGS_FILE).write_text(content + "\n", encoding="utf-8")
-    return ModelFolder(path, hashed)
+    content = settings.model_dump(mode="json") | {"files": files}
+    partial = path / f"{SETTINGS_FILE}.{os.getpid()}.partial"
+    try:
+        partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(partial, path / SETTINGS_FILE)
+    finally:
+        partial.unlink(missing_ok=True)
+    return ModelFolder(path, ModelSettings.model_validate(content))
 
 
 def sha256_of(path: Path) -> str:

@@ -90,11 +90,16 @@ class ReaderTask:
 class Reader:
     """Reads passages; thread-safe."""
 
-    def __init__(self, folder: ModelFolder, *, n_threads: int, device: str = "cpu") -> None:
+    def __init__(
+        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
+    ) -> None:
+        """Open the folder's graph, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        self._session: Session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        if session is None:
+            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+        self._session = session
 
     def prepare(self, query: str, passages: Sequence[str]) -> ReaderTask:
         """Return the windows of every passage, passages in order; no token of a passage is left out."""

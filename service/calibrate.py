@@ -1,46 +1,80 @@
-"""Learn the weights of the relevance logit on judged dev queries: `python -m service.calibrate --dataset DIR[:SPLIT]`.
+"""Learn the weights of the relevance logit on judged dev queries.
 
 The weights of cosine and fused score beside the rerank logit come from a grid, by how they rank; then a logistic
 regression on the mix gives its scale and bias (Platt 1999). Fitting all weights by regression ranks worse, because it
 explains differences between queries too. Candidates without a judgement count as not relevant, and each data set weighs
-the same, whatever its size. What is learned goes into the cross-encoder's model.json.
+the same, whatever its size. What is learned goes into the cross-encoder's model.json (`tercet calibrate reranker`).
 """
 
-import argparse
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.calibration import fit_logistic
+from models.calibration import (
+    N_BINS,
+    CurveQuality,
+    Floats,
+    Labels,
+    ReliabilityBin,
+    fit_logistic,
+    held_out,
+    isotonic,
+    platt,
+    reliability_bins,
+)
+from models.errors import DataError
 from models.evaluation import ndcg_at_k
-from models.folder import RelevanceCalibration, open_model_folder, write_settings
-from service.commands.evaluate import indexed_dataset
-from service.engine import Engine, open_engine
-from service.evaluate import JudgedQuery, read_judged_queries
+from models.folder import RelevanceCalibration
+from service.engine import Engine
+from service.evaluate import JudgedQuery
 from service.pipeline import SearchQuery, search
-from service.settings import load_settings
 
 _RERANK_K = 100
 DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0)
 RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0)
+
+Mix = tuple[float, float, float]  # weights of rerank logit, cosine, fused score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredCandidates:
     """Features (n, 3): rerank logit, cosine, fused score; labels (n,): judged relevant; queries (n,): whose it is."""
 
-    features: NDArray[np.float64]
-    labels: NDArray[np.bool_]
+    features: Floats
+    labels: Labels
     queries: NDArray[np.int64]
 
 
-def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> RelevanceCalibration:
-    """Return the chosen mix, scaled so that its sigmoid is a probability.
+@dataclass(frozen=True, slots=True)
+class MixChoice:
+    """The chosen mix and its mean nDCG@10, those of the best and of the logit alone, and the best one's error."""
+
+    mix: Mix
+    ndcg: float
+    best_ndcg: float
+    logit_ndcg: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceFit:
+    """What was learned, and how good it is: the curves on queries that were held out, the mix on all of them."""
+
+    calibration: RelevanceCalibration
+    choice: MixChoice
+    n_queries: int
+    n_candidates: int
+    n_relevant: int
+    platt: CurveQuality
+    isotonic: CurveQuality
+    reliability: list[ReliabilityBin]
+
+
+def choose_mix(collections: Sequence[ScoredCandidates]) -> MixChoice:
+    """Return the mix to use.
 
     Of the mixes whose mean nDCG@10 lies within one standard error of the best (Breiman et al. 1984, section 3.4.3), it
     is the one that weighs the fused score most, and of those the best: on text unlike the dev collections, retrieval is
@@ -50,20 +84,74 @@ def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> Re
     measured = {mix: [ndcg_of_queries(each, mix) for each in collections] for mix in mixes}
     means = {mix: fmean(fmean(found) for found in by_collection) for mix, by_collection in measured.items()}
     leader = max(mixes, key=lambda mix: means[mix])
-    error = sum(np.var(found) / len(found) for found in measured[leader]) ** 0.5 / len(collections)
+    error = float(sum(np.var(found) / len(found) for found in measured[leader]) ** 0.5 / len(collections))
     near = [mix for mix in mixes if means[mix] >= means[leader] - error]
-    best = max(near, key=lambda mix: (mix[2], means[mix]))
-    mixed = np.concatenate([each.features @ np.array(best) for each in collections])
+    chosen = max(near, key=lambda mix: (mix[2], means[mix]))
+    return MixChoice(chosen, means[chosen], means[leader], means[(1.0, 0.0, 0.0)], error)
+
+
+def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> RelevanceFit:
+    """Return the chosen mix, scaled so that its sigmoid is a probability.
+
+    Raises:
+        DataError: there are fewer than two queries, only one kind of label, or the mix does not tell relevant
+            candidates from others.
+    """
+    choice = choose_mix(_usable(collections, origin))
+    scores = np.concatenate([each.features @ np.array(choice.mix) for each in collections])
     labels = np.concatenate([each.labels for each in collections])
-    shares = np.concatenate([np.full(each.labels.size, 1 / each.labels.size) for each in collections])
-    scale, bias = fit_logistic(mixed[:, None], labels, weights=shares * labels.size / len(collections))
-    logit, dense, rrf = (round(float(scale * weight), 6) for weight in best)
-    return RelevanceCalibration(
-        logit_weight=logit, dense_weight=dense, rrf_weight=rrf, bias=round(float(bias), 6), origin=origin
+    weights = np.concatenate([np.full(each.labels.size, 1 / each.labels.size) for each in collections])
+    weights *= labels.size / len(collections)
+    scale, bias = (float(value) for value in fit_logistic(scores[:, None], labels, weights=weights))
+    if not scale > 0:
+        raise DataError(f"on {origin}, candidates of a greater score are not relevant more often; nothing was learned")
+    owners = _owners(collections)
+    by_platt, by_isotonic = (held_out(fit, scores, labels, groups=owners, weights=weights) for fit in (platt, isotonic))
+    quality = CurveQuality.of(by_platt, labels, weights)
+    logit, dense, rrf = (scale * weight for weight in choice.mix)
+    return RelevanceFit(
+        RelevanceCalibration(
+            logit_weight=logit,
+            dense_weight=dense,
+            rrf_weight=rrf,
+            bias=bias,
+            origin=origin,
+            n_examples=labels.size,
+            calibration_error=round(quality.calibration_error, 4),
+        ),
+        choice,
+        n_queries=int(owners.max()) + 1,
+        n_candidates=labels.size,
+        n_relevant=int(labels.sum()),
+        platt=quality,
+        isotonic=CurveQuality.of(by_isotonic, labels, weights),
+        reliability=reliability_bins(by_platt, labels, N_BINS, weights=weights),
     )
 
 
-def ndcg_of_queries(collection: ScoredCandidates, mix: tuple[float, float, float]) -> list[float]:
+def _usable(collections: Sequence[ScoredCandidates], origin: str) -> Sequence[ScoredCandidates]:
+    n_queries = sum(np.unique(each.queries).size for each in collections)
+    if n_queries < 2 or not all(each.labels.size for each in collections):
+        raise DataError(f"{origin} has too few judged queries with candidates to learn from: {n_queries}")
+    n_relevant, n = sum(int(each.labels.sum()) for each in collections), sum(each.labels.size for each in collections)
+    if n_relevant in (0, n):
+        kind = "no" if n_relevant == 0 else "every"
+        raise DataError(f"on {origin}, {kind} candidate is judged relevant, so there is nothing to learn")
+    return collections
+
+
+def _owners(collections: Sequence[ScoredCandidates]) -> NDArray[np.int64]:
+    """Return whose candidate each row is, numbered through all collections."""
+    owners: list[NDArray[np.int64]] = []
+    first = 0
+    for each in collections:
+        _, numbers = np.unique(each.queries, return_inverse=True)
+        owners.append(numbers.astype(np.int64) + first)
+        first = int(owners[-1].max()) + 1
+    return np.concatenate(owners)
+
+
+def ndcg_of_queries(collection: ScoredCandidates, mix: Mix) -> list[float]:
     """Return the nDCG@10 of each query's candidates, ordered by the weighted sum of their features."""
     scores = collection.features @ np.array(mix)
     found = []
@@ -74,8 +162,10 @@ def ndcg_of_queries(collection: ScoredCandidates, mix: tuple[float, float, float
     return found
 
 
-async def scored_candidates(engine: Engine, queries: Sequence[JudgedQuery]) -> ScoredCandidates:
-    """Return the reranked candidates of every query, with the document's judgement."""
+async def scored_candidates(
+    engine: Engine, queries: Sequence[JudgedQuery], on_done: Callable[[int], None] = lambda n: None
+) -> ScoredCandidates:
+    """Return every query's reranked candidates, judged by their document; on_done learns how many queries are done."""
     features, labels, owners = [], [], []
     for number, query in enumerate(queries):
         outcome = await search(engine, SearchQuery(query.query, top_k=_RERANK_K, rerank_k=_RERANK_K, highlight=False))
@@ -86,31 +176,7 @@ async def scored_candidates(engine: Engine, queries: Sequence[JudgedQuery]) -> S
             features.append((scores.rerank_logit, scores.dense, scores.rrf))
             labels.append(query.judgements.get(result.passage.document_id, 0) > 0)
             owners.append(number)
-    return ScoredCandidates(np.array(features), np.array(labels), np.array(owners))
-
-
-async def _collect(dataset: Path, split: str, n_queries: int) -> ScoredCandidates:
-    settings = indexed_dataset(dataset, load_settings(), reindexes=False)
-    async with open_engine(settings) as engine:
-        return await scored_candidates(engine, read_judged_queries(dataset, split=split, limit=n_queries))
-
-
-def main() -> None:
-    """Calibrate the configured cross-encoder in place and print the weights."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", nargs="+", required=True, metavar="DIR[:SPLIT]")
-    parser.add_argument("--queries", type=int, default=100, help="at most so many of each data set")
-    arguments = parser.parse_args()
-    collections, names = [], []
-    for argument in arguments.dataset:
-        dataset, _, split = argument.partition(":")
-        collections.append(asyncio.run(_collect(Path(dataset), split or "dev", arguments.queries)))
-        names.append(Path(dataset).name)
-    calibration = fit_relevance(collections, origin=f"dev queries of {', '.join(names)}")
-    folder = open_model_folder(load_settings().cross_encoder, "cross-encoder")
-    write_settings(folder.path, folder.settings.model_copy(update={"relevance": calibration}))
-    print(calibration)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()
+        on_done(number + 1)
+    return ScoredCandidates(
+        np.array(features, np.float64).reshape(-1, 3), np.array(labels, np.bool_), np.array(owners, np.int64)
+    )

@@ -5,6 +5,8 @@ Results go to stdout, with `--json` as one JSON document; progress and complaint
 the check of the extras comes before the libraries that it is about.
 """
 
+import shlex
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from importlib import metadata
@@ -13,6 +15,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from service.cli_models import models
+from service.cli_training import training
 from service.commands.faults import FAULTS, explanation
 from service.commands.output import say
 from service.extras import check_extras
@@ -189,26 +193,51 @@ def inspect(
 
 @app.command()
 def evaluate(
-    dataset: Annotated[list[Path] | None, typer.Option(help="A BEIR folder; may be given again.")] = None,
-    questions: Annotated[Path | None, typer.Option(help="Labelled questions for the reader, .jsonl or .gz.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL_OR_INDEX]",
+            help="A bundled model or a model folder, which takes the place of the configured one, or an index, which "
+            "is judged as it stands; without any, the configured models.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        list[Path] | None, typer.Option(help="A BEIR folder, may be given again; or a file of labelled questions.")
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Labelled questions for the reader, .jsonl, .json or .gz.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv judges the rankings.")] = "test",
     queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries or questions.")] = None,
     mode: Annotated[list[Ranking] | None, typer.Option(help="Only this ranking; may be given again.")] = None,
     reindex: Annotated[bool, typer.Option("--reindex", help="Index the data sets even where that is done.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report to this HTML file; needs the extra `train`.")
+    ] = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Measure rankings (nDCG@10, recall@100, MRR@10, times) or the reader (EM, F1)."""
-    from service.commands.evaluate import RankingTask, evaluate_rankings, evaluate_reader
+    """Measure rankings (nDCG@10, recall@100, MRR@10, times) or the reader (EM, F1), with 95% intervals."""
+    from service.commands.evaluate import Evaluation, run_evaluation
 
     if (dataset is None) == (questions is None):
         raise typer.BadParameter("give either --dataset, once or more often, or --questions")
-    settings = load_settings(data_path=data)
-    if questions is not None:
-        evaluate_reader(questions, settings, limit=queries, as_json=json)
-        return
-    rankings = [each.value for each in mode] if mode is not None else []
-    evaluate_rankings(RankingTask(dataset or [], split, queries, rankings, reindex), settings, as_json=json)
+    task = Evaluation(
+        target=target,
+        datasets=dataset if dataset is not None else [path for path in [questions] if path is not None],
+        split=split,
+        limit=queries,
+        strategies=[each.value for each in mode] if mode is not None else [],
+        reindexes=reindex,
+        as_json=json,
+        report=report,
+        command=shlex.join(["tercet", *sys.argv[1:]]),
+    )
+    run_evaluation(task, load_settings(data_path=data))
+
+
+app.add_typer(models)
+app.add_typer(training, name="train")
 
 
 @app.command()

@@ -1,12 +1,15 @@
-"""Check at start-up that exactly one of the extras `cpu` and `gpu` is installed.
+"""Check at start-up that exactly one of the extras `cpu` and `gpu` is installed, and for some commands `train`.
 
 Two wheels of one library in one environment overwrite each other's files and break without a word, so the
 check comes before either is imported. This module therefore imports neither.
 """
 
+from collections.abc import Sequence
 from importlib import metadata
 
 _EXTRAS = {"cpu": ("onnxruntime", "faiss-cpu"), "gpu": ("onnxruntime-gpu", "faiss-gpu")}
+
+_TRAIN = ("torch", "transformers", "onnx", "onnxscript", "bm25s")
 
 
 class StartupError(Exception):
@@ -42,6 +45,17 @@ def check_installed(installed: set[str]) -> None:
             raise StartupError(f"The extra `{extra}` is incomplete, {missing[0]} is missing: install tercet[{extra}].")
     if not any(present.values()):
         raise StartupError("Neither of the extras `cpu` and `gpu` is installed: install tercet[cpu] or tercet[gpu].")
+
+
+def check_train_extra(names: Sequence[str] = _TRAIN) -> None:
+    """Return when the extra `train`, the distributions of these names, is installed.
+
+    Raises:
+        StartupError: it is not; the message names what is missing and what helps.
+    """
+    missing = next((name for name in names if not _is_installed(name)), None)
+    if missing is not None:
+        raise StartupError(f"This command needs the extra `train`, {missing} is missing: install tercet[train].")
 
 
 def _is_installed(name: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from tokenizers import models as tokenizer_models
 from tokenizers import normalizers, pre_tokenizers
 
-from models.folder import AnswerCalibration, Kind, ModelSettings, RelevanceCalibration
+from models.folder import OUTPUTS, AnswerCalibration, Kind, ModelSettings, RelevanceCalibration
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,15 +55,12 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind]
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Callable[[Kind], Path]) -> TinyModels:
     """Return three exported tiny models."""
-    from models.export import OUTPUTS, export
-    from models.tokenization import Tokenizer
+    from models.checkpoint import open_checkpoint
+    from models.export import export
 
     root = tmp_path_factory.mktemp("models")
     kinds: tuple[Kind, ...] = ("dual-encoder", "cross-encoder", "reader")
     for kind in kinds:
-        checkpoint = tiny_checkpoint(kind)
-        tokenizer = Tokenizer(checkpoint / "tokenizer.json")
-        samples = [tokenizer.single(tokenizer.encode("what is the capital of peru").ids, max_tokens=64)]
         settings = ModelSettings(
             name=f"tiny-{kind}",
             kind=kind,
@@ -80,7 +77,7 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Calla
             origin="random",
             licence="Apache-2.0",
         )
-        export(checkpoint, root / kind, settings, samples=samples, quantize=False)
+        export(open_checkpoint(tiny_checkpoint(kind), kind), root / kind, settings, quantizes=False)
     return TinyModels(*(root / kind for kind in kinds))
 
 

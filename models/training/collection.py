@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from models.training.data import LabelledQuestion, read_questions
-from models.training.groups import SELF_CONTAINED_SETS
+from models.training.groups import self_contained
 
 
 def write_collection(
     questions: Sequence[LabelledQuestion], distractors: Iterable[str], out: Path, *, split: str = "dev"
 ) -> int:
     """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv to out and return the number of judged questions."""
-    asked = [q for q in questions if q.answers and q.set_name in SELF_CONTAINED_SETS]
+    asked = self_contained(questions)
     titles = {question.passage: question.title for question in questions}
     passages = list(dict.fromkeys([*titles, *distractors]))
     numbers = {passage: f"p{number}" for number, passage in enumerate(passages)}

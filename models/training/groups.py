@@ -1,103 +1,177 @@
-"""Make training groups for the cross-encoder: a query, one relevant passage, N_NEGATIVES that are not.
+"""Make training groups for the cross-encoder: a query, one relevant passage, and several that are not.
 
-Hard negatives are BM25's best passages that hold none of the answers, and sibling paragraphs of the same title: both
-look right, and the check on the answer keeps false negatives rare.
+The queries are of several kinds, so that the model does not learn one genre: questions with their paragraph, sentences
+and half paragraphs with the rest of it, and whatever a BEIR folder or triples bring. Each half of the questions is
+changed to what people type into a search box.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import bm25s
-import Stemmer
+from models.training.data import LabelledQuestion, Triple, passages_by_title, read_beir
+from models.training.mining import MARGIN, Miner
 
-from models.training.data import LabelledQuestion, passages_by_title, read_beir
-
-N_NEGATIVES = 3
-_BM25_DEPTH = 20
-# Questions of these sets point at one paragraph; those of the others ("What did he do?") need its context.
-SELF_CONTAINED_SETS = {"squad11_train44", "squad11_train_par", "squadshifts_new_wiki", "qed_train"}
+# Questions of these sets need their passage to be understood ("What did he do?"); they are no queries.
+NOT_SELF_CONTAINED_SETS = {"qamr_dev", "qamr_test", "fairytaleqa_train"}
+# A negative of a labelled question is checked for the answer, so it may be nearer to the query than the positive is.
+_CHECKED_MARGIN = 1.2
+_MANY_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One training group; negatives has N_NEGATIVES passages."""
+    """One training group; all groups of a run have equally many negatives."""
 
     query: str
     positive: str
     negatives: tuple[str, ...]
 
 
-def groups_from_questions(questions: Sequence[LabelledQuestion], *, n_groups: int, seed: int) -> list[Group]:
-    """Return at most n_groups groups of a question, its passage, and hard negatives that hold no answer to it.
+def self_contained(questions: Sequence[LabelledQuestion]) -> list[LabelledQuestion]:
+    """Return the answerable questions that can be understood without their passage."""
+    return [each for each in questions if each.answers and each.set_name not in NOT_SELF_CONTAINED_SETS]
 
-    Half of the questions lose their question mark and capitals, and some all their stop words, as in a search box.
+
+def groups_from_questions(
+    questions: Sequence[LabelledQuestion], miner: Miner, *, n_groups: int, n_negatives: int, seed: int
+) -> list[Group]:
+    """Return at most n_groups groups of a question, its passage, and mined negatives that hold no answer to it.
+
+    The last negative is a paragraph of the same title where there is one. Half of the questions lose their question
+    mark and capitals, and some all their stop words, as in a search box.
     """
-    siblings = passages_by_title(questions)
-    passages = list({question.passage: None for question in questions})
-    eligible = [q for q in questions if q.answers and q.set_name in SELF_CONTAINED_SETS]
     generator = random.Random(seed)
+    eligible = self_contained(questions)
     chosen = generator.sample(eligible, min(n_groups, len(eligible)))
+    siblings = passages_by_title(questions)
+    mined = miner.hard_negatives(
+        [each.query for each in chosen],
+        [each.passage for each in chosen],
+        list(dict.fromkeys(each.passage for each in questions)),
+        n_negatives=n_negatives,
+        is_right=lambda number, text: chosen[number].has_answer_in(text),
+        margin=_CHECKED_MARGIN,
+        seed=seed,
+    )
     groups = []
-    for question, hits in zip(chosen, _bm25_hits(passages, [q.query for q in chosen]), strict=True):
-        fits = {
-            text: None
-            for text in [*generator.sample(hits, len(hits)), *siblings[question.title][:8]]
-            if text != question.passage and not question.has_answer_in(text)
-        }
-        candidates = list(fits)
-        if len(candidates) >= N_NEGATIVES:
-            negatives = (*candidates[: N_NEGATIVES - 1], candidates[-1])
+    for question, negatives in zip(chosen, mined, strict=True):
+        own = [text for text in siblings[question.title] if text not in negatives and text != question.passage]
+        fits = [text for text in own if not question.has_answer_in(text)]
+        if negatives and fits:
+            negatives = (*negatives[:-1], generator.choice(fits))
+        if negatives:
             groups.append(Group(_as_typed(question.query, generator), question.passage, negatives))
     return groups
 
 
-def groups_from_sentences(questions: Sequence[LabelledQuestion], *, n_groups: int, seed: int) -> list[Group]:
-    """Return groups of a sentence and the rest of its paragraph, against other paragraphs near it in BM25."""
-    passages = list({q.passage: None for q in questions if q.set_name in SELF_CONTAINED_SETS})
+def groups_from_paragraphs(
+    passages: Sequence[str], miner: Miner, *, n_groups: int, n_negatives: int, seed: int
+) -> list[Group]:
+    """Return groups of a sentence or a half of a paragraph and the rest of it (Lee et al. 2019, inverse cloze task).
+
+    They stand for queries that are statements, and long ones.
+    """
     generator = random.Random(seed + 1)
-    chosen = [passage for passage in generator.sample(passages, len(passages)) if passage.count(". ") >= 3][:n_groups]
+    chosen = [text for text in generator.sample(passages, len(passages)) if text.count(". ") >= 3][:n_groups]
     queries, rests = [], []
-    for passage in chosen:
+    for number, passage in enumerate(chosen):
         sentences = passage.split(". ")
-        taken = generator.randrange(len(sentences))
-        queries.append(sentences[taken])
-        rests.append(". ".join(sentences[:taken] + sentences[taken + 1 :]))
-    hits = _bm25_hits(passages, queries)
-    return [
-        Group(query, rest, tuple(others[:N_NEGATIVES]))
-        for query, rest, found, passage in zip(queries, rests, hits, chosen, strict=True)
-        if len(others := [text for text in found if text != passage]) >= N_NEGATIVES
-    ]
+        if number % 2:
+            half = len(sentences) // 2
+            query, rest = sentences[:half], sentences[half:]
+        else:
+            taken = generator.randrange(len(sentences))
+            query, rest = [sentences[taken]], sentences[:taken] + sentences[taken + 1 :]
+        queries.append(". ".join(query))
+        rests.append(". ".join(rest))
+    mined = miner.hard_negatives(
+        queries,
+        rests,
+        list(passages),
+        n_negatives=n_negatives,
+        is_right=lambda number, text: text == chosen[number],
+        margin=_CHECKED_MARGIN,
+        seed=seed,
+    )
+    return [Group(*parts) for parts in zip(queries, rests, mined, strict=True) if parts[2]]
 
 
-def groups_from_beir(folder: Path, split: str, *, n_groups: int, seed: int) -> list[Group]:
-    """Return groups of a labelled query, one document judged relevant, and documents judged not relevant."""
+def groups_from_beir(
+    folder: Path, split: str, miner: Miner, *, limit: int | None, n_negatives: int, seed: int
+) -> list[Group]:
+    """Return groups of a judged query, one document judged relevant, and others; at most limit of them.
+
+    Documents judged not relevant are its negatives; where they are too few, negatives are mined.
+    """
     dataset = read_beir(folder, split)
     generator = random.Random(seed + 2)
-    groups = []
-    for query_id, judgements in dataset.judgements.items():
-        relevant = [document for document, grade in judgements.items() if grade > 0]
-        others = [document for document, grade in judgements.items() if grade <= 0]
-        if relevant and len(others) >= N_NEGATIVES:
-            negatives = generator.sample(others, N_NEGATIVES)
-            positive = generator.choice(relevant)
-            texts = [dataset.documents[document] for document in (positive, *negatives)]
-            groups.append(Group(dataset.queries[query_id], texts[0], tuple(texts[1:])))
-    return generator.sample(groups, min(n_groups, len(groups)))
-
-
-def _bm25_hits(passages: Sequence[str], queries: Sequence[str]) -> list[list[str]]:
-    """Return each query's _BM25_DEPTH best passages, best first."""
-    stemmer = Stemmer.Stemmer("english")
-    index = bm25s.BM25()
-    index.index(
-        bm25s.tokenize(list(passages), stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
+    judged = [
+        (dataset.queries[query_id], [each for each in judgements.items() if each[0] in dataset.documents])
+        for query_id, judgements in dataset.judgements.items()
+        if query_id in dataset.queries
+    ]
+    judged = [each for each in judged if any(grade > 0 for _, grade in each[1])]
+    triples = []
+    for query, grades in generator.sample(judged, len(judged))[:limit]:
+        relevant = [dataset.documents[document] for document, grade in grades if grade > 0]
+        others = [dataset.documents[document] for document, grade in grades if grade <= 0]
+        generator.shuffle(others)
+        triples.append((Triple(query, generator.choice(relevant), tuple(others[:n_negatives])), set(relevant)))
+    return _completed(
+        [triple for triple, _ in triples],
+        miner,
+        list(dict.fromkeys(dataset.documents.values())),
+        n_negatives=n_negatives,
+        is_right=lambda number, text: text in triples[number][1],
+        seed=seed,
     )
-    tokens = bm25s.tokenize(list(queries), stopwords="en", stemmer=stemmer, show_progress=False)
-    rows, _ = index.retrieve(tokens, k=min(_BM25_DEPTH, len(passages)), show_progress=False)
-    return [[passages[row] for row in hits] for hits in rows]
+
+
+def groups_from_triples(triples: Sequence[Triple], miner: Miner, *, n_negatives: int, seed: int) -> list[Group]:
+    """Return one group a triple; where its negatives are too few, more are mined among all positives."""
+    return _completed(
+        triples,
+        miner,
+        list(dict.fromkeys(triple.positive for triple in triples)),
+        n_negatives=n_negatives,
+        is_right=lambda number, text: text == triples[number].positive,
+        seed=seed,
+    )
+
+
+def _completed(
+    triples: Sequence[Triple],
+    miner: Miner,
+    passages: Sequence[str],
+    *,
+    n_negatives: int,
+    is_right: Callable[[int, str], bool],
+    seed: int,
+) -> list[Group]:
+    """Return groups of n_negatives, what the triples lack being mined; a triple for which too few are found is left.
+
+    Where few triples lack any, BM25 alone proposes: encoding a whole collection for them is not worth it.
+    """
+    lacking = [number for number, triple in enumerate(triples) if len(triple.negatives) < n_negatives]
+    mined = miner.hard_negatives(
+        [triples[number].query for number in lacking],
+        [triples[number].positive for number in lacking],
+        passages,
+        n_negatives=n_negatives,
+        is_right=lambda number, text: is_right(lacking[number], text),
+        margin=MARGIN,
+        is_lexical=len(lacking) < _MANY_SHARE * len(triples),
+        seed=seed,
+    )
+    extra = dict(zip(lacking, mined, strict=True))
+    groups = []
+    for number, triple in enumerate(triples):
+        negatives = tuple(dict.fromkeys([*triple.negatives, *extra.get(number, ())]))[:n_negatives]
+        if len(negatives) == n_negatives:
+            groups.append(Group(triple.query, triple.positive, negatives))
+    return groups
 
 
 _STOP_WORDS = frozenset(

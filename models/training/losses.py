@@ -1,7 +1,8 @@
 """The training losses, as pure functions over logits.
 
 Sources: span loss, Devlin et al. 2019, section 4.2; listwise softmax loss over one positive and its negatives,
-Gao, Dai and Callan 2021 ("Rethink training of BERT rerankers"), equation 3.
+Gao, Dai and Callan 2021 ("Rethink training of BERT rerankers"), equation 3; in-batch contrastive loss, Karpukhin et al.
+2020 (DPR), equation 2, with hard negatives.
 """
 
 import torch
@@ -48,3 +49,20 @@ def pointwise_loss(logits: Tensor) -> Tensor:
     weights[:, 0] = 0.5
     losses = functional.binary_cross_entropy_with_logits(logits.float(), labels, reduction="none")
     return (losses * weights).sum(dim=1).mean()
+
+
+def contrastive_loss(queries: Tensor, passages: Tensor, *, scale: float) -> Tensor:
+    """Return the mean cross-entropy of each query's own passage among the passages of the whole batch.
+
+    Worked example: two orthogonal queries equal to their passages, no others, scale 1: cosines [[1, 0], [0, 1]], so the
+    loss is ln(e + 1) - 1 = .313.
+
+    Args:
+        queries: (batch, dimension) unit vectors.
+        passages: (batch * k, dimension) unit vectors, k a query: the relevant one first, then its hard negatives.
+        scale: what a cosine is multiplied by, the inverse of the temperature.
+    """
+    n_queries = queries.shape[0]
+    cosines = scale * queries.float() @ passages.float().T
+    own = torch.arange(n_queries, device=queries.device) * (passages.shape[0] // n_queries)
+    return functional.cross_entropy(cosines, own)

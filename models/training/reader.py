@@ -1,15 +1,13 @@
 """Train the reader: BERT with a start and an end logit per token (Devlin et al. 2019, section 4.2 and 4.3).
 
-An example without an answer points both at [CLS]. Real unanswerable questions are rare in the data, so more are made
-by asking a question of another passage of the same title that does not hold its answer.
+An example without an answer points both at [CLS]. Real unanswerable questions are rare in the data, so more are made,
+see `models.training.unanswerable`.
 """
 
-import argparse
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,10 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering
 
+from models.errors import DataError
+from models.evaluation import best_threshold, token_f1
+from models.reader import Reader
 from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
-from models.training.data import LabelledQuestion, passages_by_title, read_questions
-from models.training.loop import Recipe, padded_batch, train
+from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
+from models.training.data import LabelledQuestion
+from models.training.loop import Recipe, Task, padded_batch
 from models.training.losses import span_loss
+from models.training.torch_session import TorchSession
+from models.training.unanswerable import edited_questions, moved_questions
 
 logger = logging.getLogger(__name__)
 
@@ -39,24 +43,24 @@ class SpanExample:
     end: int
 
 
-def with_made_negatives(
-    questions: Sequence[LabelledQuestion], *, n_negatives: int, seed: int
-) -> list[LabelledQuestion]:
-    """Return questions plus n_negatives unanswerable ones, made by moving a question to a sibling passage.
+@dataclass(frozen=True, slots=True)
+class NullSide:
+    """How much is learned of questions without an answer: n moved, n edited, and how often a real one is shown."""
 
-    A sibling has the same title and holds none of the question's answer texts, in any case.
-    """
-    passages = passages_by_title(questions)
-    generator = random.Random(seed)
-    made: list[LabelledQuestion] = []
-    sources = [question for question in questions if question.answers and len(passages[question.title]) > 1]
-    for question in generator.sample(sources, len(sources)):
-        if len(made) == n_negatives:
-            break
-        sibling = generator.choice(passages[question.title])
-        if sibling != question.passage and not question.has_answer_in(sibling):
-            made.append(LabelledQuestion(question.question_id + "-null", question.title, sibling, question.query, ()))
-    return [*questions, *made]
+    n_moved: int
+    n_edited: int
+    real_repeats: int = 1
+
+
+def with_null_side(questions: Sequence[LabelledQuestion], null_side: NullSide, *, seed: int) -> list[LabelledQuestion]:
+    """Return the questions, the real unanswerable ones repeated, and those that are made."""
+    real = [question for question in questions if not question.answers]
+    return [
+        *questions,
+        *real * (null_side.real_repeats - 1),
+        *moved_questions(questions, n_questions=null_side.n_moved, seed=seed),
+        *edited_questions(questions, n_questions=null_side.n_edited, seed=seed),
+    ]
 
 
 def span_examples(
@@ -119,46 +123,68 @@ def batch_span_loss(model: torch.nn.Module, examples: Sequence[SpanExample]) -> 
     )
 
 
-def train_reader(data: Sequence[Path], init: Path, out: Path, recipe: Recipe, *, n_negatives: int) -> None:
-    """Train a reader from the encoder in init and write a transformers checkpoint and its log to out."""
-    torch.manual_seed(recipe.seed)
-    tokenizer = Tokenizer(init / "tokenizer.json")
-    questions = with_made_negatives(
-        [question for path in data for question in read_questions(path)], n_negatives=n_negatives, seed=recipe.seed
+def reader_measures(reader: Reader, questions: Sequence[LabelledQuestion]) -> dict[str, float]:
+    """Return F1 in [0, 1] at the best threshold, and F1 of the answerable ones without null, on single passages.
+
+    Answerable and unanswerable questions weigh the same in the former.
+    """
+    answered, margins = [], []
+    tasks = [reader.prepare(question.query, [question.passage]) for question in questions]
+    logits = iter(reader.run([item for task in tasks for item in task.inputs]))
+    for task in tasks:
+        reading = reader.decide(task, [next(logits) for _ in task.windows], n_best=1)
+        answered.append(reading.answers[0].text if reading.answers else "")
+        margins.append(-np.inf if reading.decision.margin is None else reading.decision.margin)
+    truths = [[text for _, text in question.answers] for question in questions]
+    f1 = np.array([token_f1(text, truth) for text, truth in zip(answered, truths, strict=True)])
+    has_answer = np.array([bool(truth) for truth in truths])
+    weights = np.where(has_answer, 0.5 / max(1, has_answer.sum()), 0.5 / max(1, (~has_answer).sum()))
+    _, best = best_threshold(np.array(margins), f1 * weights, ~has_answer * weights)
+    total = best * len(questions) / weights.sum()
+    return {"f1_balanced": float(total), "has_answer_f1": float(f1[has_answer].mean()) if has_answer.any() else 0.0}
+
+
+def reader_task(
+    questions: Sequence[LabelledQuestion],
+    dev: Sequence[LabelledQuestion],
+    init: str,
+    recipe: Recipe,
+    null_side: NullSide,
+) -> Task:
+    """Return what a reader learns from the questions, starting from the encoder (or the reader) init names.
+
+    Raises:
+        DataError: there is no question to learn from.
+    """
+    model, tokenizer_path = load_checkpoint(AutoModelForQuestionAnswering, init, recipe)
+    tokenizer = Tokenizer(tokenizer_path)
+    examples = span_examples(
+        with_null_side(questions, null_side, seed=recipe.seed), tokenizer, null_windows=1, seed=recipe.seed
     )
-    examples = span_examples(questions, tokenizer, null_windows=1, seed=recipe.seed)
+    if not examples:
+        raise DataError("the data holds no question to learn from")
     n_null = sum(example.start == 0 for example in examples)
     logger.info("%d windows, %d of them without an answer", len(examples), n_null)
-    for example in examples[:2]:
-        logger.info("decoded input: %s", tokenizer.decode(example.input.ids.tolist()))
-    model = AutoModelForQuestionAnswering.from_pretrained(
-        init, attn_implementation="sdpa", attention_probs_dropout_prob=0.0
+    folder = checkpoint_folder(
+        "reader",
+        tokenizer_path,
+        max_tokens=MAX_WINDOW_TOKENS,
+        max_query_tokens=MAX_QUERY_TOKENS,
+        overlap_tokens=OVERLAP_TOKENS,
     )
-    lengths = np.array([example.input.ids.size for example in examples], np.int64)
-    out.mkdir(parents=True, exist_ok=True)
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_span_loss(model, [examples[i] for i in indices])
 
-    train(model, batch_loss, lengths, recipe, out / "log.jsonl")
-    model.save_pretrained(out)
-    (out / "tokenizer.json").write_bytes((init / "tokenizer.json").read_bytes())
+    def dev_measures() -> Mapping[str, float]:
+        session = TorchSession(model, folder.settings.outputs)
+        return reader_measures(Reader(folder, n_threads=1, session=session), dev)
 
-
-def main() -> None:
-    """Run from the command line: `python -m models.training.reader --data FILE --init DIR --out DIR`."""
-    parser = argparse.ArgumentParser(description=train_reader.__doc__)
-    parser.add_argument("--data", type=Path, nargs="+", required=True)
-    parser.add_argument("--init", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--negatives", type=int, default=12_000)
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    recipe = Recipe(arguments.seed, arguments.epochs, 4096, learning_rate=8e-5, head_learning_rate=3e-4)
-    train_reader(arguments.data, arguments.init, arguments.out, recipe, n_negatives=arguments.negatives)
-
-
-if __name__ == "__main__":
-    main()
+    return Task(
+        model=model,
+        batch_loss=batch_loss,
+        lengths=np.array([example.input.ids.size for example in examples], np.int64),
+        dev_measures=dev_measures if dev else None,
+        save=lambda path: save_checkpoint(model, tokenizer_path, path),
+        decoded=[tokenizer.decode(each.input.ids.tolist()) for each in examples[:: len(examples) // 4 + 1]],
+    )

@@ -1,13 +1,12 @@
 """Train the cross-encoder on groups of one relevant passage and several that are not (Gao, Dai and Callan 2021).
 
-Groups come from four kinds of query, so that the model does not learn one genre: questions with their paragraph,
-sentences with the paragraph they were taken from, labelled keyword queries, and labelled answer sentences.
+The rerank logit is served in a sum with the retrieval scores (ADR 6), so it is trained as a term of such a sum: the
+listwise loss is over `logit + retrieval_weight * cosine`. The model learns where the dual encoder errs, instead of
+learning again what it knows, and has less to say about text unlike its training data (ADR 10).
 """
 
-import argparse
 import logging
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,16 +14,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
+from models.cross_encoder import CrossEncoder
+from models.errors import DataError
 from models.tokenization import ModelInput, Tokenizer
-from models.training.data import read_questions
-from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_sentences
-from models.training.loop import Recipe, padded_batch, train
+from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
+from models.training.groups import Group
+from models.training.loop import Recipe, Task, padded_batch
 from models.training.losses import listwise_loss, pointwise_loss
+from models.training.mining import Miner
+from models.training.torch_session import TorchSession
 
 logger = logging.getLogger(__name__)
 
-MAX_PAIR_TOKENS = 224
-MAX_QUERY_TOKENS = 64
+MAX_PAIR_TOKENS = 256
+MAX_QUERY_TOKENS = 96
+_POINTWISE_SHARE = 0.25
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[ModelInput]]:
@@ -41,58 +45,77 @@ def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[Mo
     ]
 
 
-def batch_group_loss(model: torch.nn.Module, batch: Sequence[Sequence[ModelInput]]) -> Tensor:
-    """Return the listwise plus half the pointwise loss of groups of equal size, padded into one batch."""
+def retrieval_scores(groups: Sequence[Group], miner: Miner) -> NDArray[np.float32]:
+    """Return the (groups, candidates) cosines of each group's query with its passages, the relevant one first."""
+    texts = [text for group in groups for text in (group.positive, *group.negatives)]
+    n_candidates = len(texts) // max(1, len(groups))
+    queries = [group.query for group in groups for _ in range(n_candidates)]
+    return miner.cosines(queries, texts).reshape(len(groups), n_candidates)
+
+
+def batch_group_loss(model: torch.nn.Module, batch: Sequence[Sequence[ModelInput]], offsets: Tensor) -> Tensor:
+    """Return the listwise loss on top of offsets (groups, candidates), plus a share of the pointwise loss without.
+
+    The groups are of equal size and padded into one batch. The pointwise share keeps logits on one scale across
+    queries, which a calibrated probability needs.
+    """
     flat = [pair for group in batch for pair in group]
-    logits = model(**padded_batch(flat)).logits.view(len(batch), -1)
-    return listwise_loss(logits) + 0.5 * pointwise_loss(logits)
+    logits = model(**padded_batch(flat)).logits.float().view(len(batch), -1)
+    return listwise_loss(logits + offsets) + _POINTWISE_SHARE * pointwise_loss(logits)
 
 
-def train_reranker(groups: Sequence[Group], init: Path, out: Path, recipe: Recipe) -> None:
-    """Train a cross-encoder from the encoder in init and write a transformers checkpoint and its log to out."""
-    torch.manual_seed(recipe.seed)
-    tokenizer = Tokenizer(init / "tokenizer.json")
-    encoded = encode_groups(groups, tokenizer)
-    for group in encoded[:: max(1, len(encoded) // 4)]:
-        logger.info("decoded input: %s", tokenizer.decode(group[0].ids.tolist()))
-    model = AutoModelForSequenceClassification.from_pretrained(
-        init, num_labels=1, attn_implementation="sdpa", attention_probs_dropout_prob=0.0
+def group_measures(
+    encoder: CrossEncoder, encoded: Sequence[Sequence[ModelInput]], offsets: NDArray[np.float32]
+) -> dict[str, float]:
+    """Return the mean reciprocal rank of the relevant passage in its group, on top of offsets, and of the logit alone.
+
+    Ties count against it.
+    """
+    logits = encoder.logits([pair for group in encoded for pair in group]).reshape(offsets.shape)
+    return {"mrr": _reciprocal_rank(logits + offsets), "mrr_alone": _reciprocal_rank(logits)}
+
+
+def _reciprocal_rank(scores: NDArray[np.float32]) -> float:
+    """Return the mean reciprocal rank of column 0 in its row."""
+    return float(np.mean(1 / (1 + (scores[:, 1:] >= scores[:, :1]).sum(axis=1))))
+
+
+def reranker_task(
+    groups: Sequence[Group], dev: Sequence[Group], miner: Miner, init: str, recipe: Recipe, *, retrieval_weight: float
+) -> Task:
+    """Return what a cross-encoder learns from the groups, starting from the encoder (or cross-encoder) init names.
+
+    Args:
+        dev: groups to measure on, of any one size.
+        retrieval_weight: what a cosine of 1 adds to the logit in the listwise loss; 0 to train without.
+
+    Raises:
+        DataError: there is no group to learn from.
+    """
+    if not groups:
+        raise DataError("the data gives no group of a query, a relevant passage and enough that are not")
+    model, tokenizer_path = load_checkpoint(AutoModelForSequenceClassification, init, recipe, num_labels=1)
+    tokenizer = Tokenizer(tokenizer_path)
+    encoded, encoded_dev = encode_groups(groups, tokenizer), encode_groups(dev, tokenizer)
+    offsets = torch.from_numpy(retrieval_weight * retrieval_scores(groups, miner))
+    dev_offsets = retrieval_weight * retrieval_scores(dev, miner)
+    logger.info("%d groups of %d passages", len(groups), offsets.shape[1])
+    folder = checkpoint_folder(
+        "cross-encoder", tokenizer_path, max_tokens=MAX_PAIR_TOKENS, max_query_tokens=MAX_QUERY_TOKENS
     )
-    lengths = np.array([max(pair.ids.size for pair in group) * len(group) for group in encoded], np.int64)
-    out.mkdir(parents=True, exist_ok=True)
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
-        return batch_group_loss(model, [encoded[i] for i in indices])
+        return batch_group_loss(model, [encoded[i] for i in indices], offsets[indices])
 
-    train(model, batch_loss, lengths, recipe, out / "log.jsonl")
-    model.save_pretrained(out)
-    (out / "tokenizer.json").write_bytes((init / "tokenizer.json").read_bytes())
+    def dev_measures() -> Mapping[str, float]:
+        session = TorchSession(model, folder.settings.outputs)
+        return group_measures(CrossEncoder(folder, n_threads=1, session=session), encoded_dev, dev_offsets)
 
-
-def main() -> None:
-    """Run from the command line, see --help."""
-    parser = argparse.ArgumentParser(description=train_reranker.__doc__)
-    parser.add_argument("--questions", type=Path, required=True, help="labelled questions, JSON Lines")
-    parser.add_argument("--beir", nargs="*", default=[], help="FOLDER:SPLIT:GROUPS of labelled queries")
-    parser.add_argument("--question-groups", type=int, default=11_000)
-    parser.add_argument("--sentence-groups", type=int, default=2_500)
-    parser.add_argument("--init", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    questions = read_questions(arguments.questions)
-    groups = [
-        *groups_from_questions(questions, n_groups=arguments.question_groups, seed=arguments.seed),
-        *groups_from_sentences(questions, n_groups=arguments.sentence_groups, seed=arguments.seed),
-    ]
-    for source in arguments.beir:
-        folder, split, n_groups = source.rsplit(":", 2)
-        groups += groups_from_beir(Path(folder), split, n_groups=int(n_groups), seed=arguments.seed)
-    logger.info("%d groups", len(groups))
-    recipe = Recipe(arguments.seed, 1, 5120, learning_rate=7e-5, head_learning_rate=3e-4)
-    train_reranker(groups, arguments.init, arguments.out, recipe)
-
-
-if __name__ == "__main__":
-    main()
+    return Task(
+        model=model,
+        batch_loss=batch_loss,
+        lengths=np.array([max(pair.ids.size for pair in group) * len(group) for group in encoded], np.int64),
+        dev_measures=dev_measures if dev else None,
+        save=lambda path: save_checkpoint(model, tokenizer_path, path),
+        decoded=[tokenizer.decode(group[0].ids.tolist()) for group in encoded[:: len(encoded) // 4 + 1]],
+    )

@@ -1,5 +1,6 @@
 """Model folders are verified, or refused with a sentence that names what is wrong."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import ModelFolderError
-from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder
+from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder, write_settings
 from tests.conftest import TinyModels
 
 
@@ -79,3 +80,31 @@ def test_a_model_of_another_kind_is_refused(folder: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ModelFolderError, match=f"nowhere.*{BUNDLED_DUAL_ENCODER}"):
         open_model_folder("nowhere", "dual-encoder")
+
+
+def test_a_fingerprint_is_of_what_model_json_says_and_not_of_fields_that_came_later(folder: Path) -> None:
+    content = json.loads((folder / "model.json").read_text())
+    del content["parity"], content["answer"]["n_examples"], content["answer"]["calibration_error"]
+    (folder / "model.json").write_text(json.dumps(content))
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    assert open_model_folder(str(folder), "reader").fingerprint == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def test_writing_returns_the_folder_that_opening_gives(folder: Path) -> None:
+    written = write_settings(folder, open_model_folder(str(folder), "reader").settings)
+    assert open_model_folder(str(folder), "reader").fingerprint == written.fingerprint
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.onnx", "tokenizer.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_settings_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = open_model_folder(str(folder), "reader").settings
+    before = (folder / "model.json").read_bytes()
+
+    def full(*names: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr("models.folder.os.replace", full)
+    with pytest.raises(OSError, match="no space"):
+        write_settings(folder, settings.model_copy(update={"name": "other"}))
+    assert (folder / "model.json").read_bytes() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.onnx", "tokenizer.json"]

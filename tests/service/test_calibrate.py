@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from models.calibration import sigmoid
-from service.calibrate import ScoredCandidates, fit_relevance, ndcg_of_queries
+from models.errors import DataError
+from service.calibrate import ScoredCandidates, choose_mix, fit_relevance, ndcg_of_queries
 
 
 def made_candidates(*, by_dense: bool) -> ScoredCandidates:
@@ -17,6 +18,10 @@ def made_candidates(*, by_dense: bool) -> ScoredCandidates:
     return ScoredCandidates(signal + noise, labels, np.repeat(np.arange(n_queries), n))
 
 
+def with_labels(candidates: ScoredCandidates, labels: object) -> ScoredCandidates:
+    return ScoredCandidates(candidates.features, np.full(candidates.labels.size, labels, np.bool_), candidates.queries)
+
+
 def test_ndcg_of_a_mix_worked_example() -> None:
     features = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
     candidates = ScoredCandidates(features, np.array([True, False]), np.array([0, 0]))
@@ -25,14 +30,57 @@ def test_ndcg_of_a_mix_worked_example() -> None:
 
 
 def test_the_mix_leans_on_the_score_that_tells_candidates_apart() -> None:
-    by_dense = fit_relevance([made_candidates(by_dense=True)], origin="made")
-    by_logit = fit_relevance([made_candidates(by_dense=False)], origin="made")
+    by_dense = fit_relevance([made_candidates(by_dense=True)], origin="made").calibration
+    by_logit = fit_relevance([made_candidates(by_dense=False)], origin="made").calibration
     assert by_dense.dense_weight / by_dense.logit_weight > by_logit.dense_weight / by_logit.logit_weight
 
 
-def test_relevance_is_right_on_average() -> None:
+def test_the_chosen_mix_is_within_one_standard_error_of_the_best() -> None:
+    choice = choose_mix([made_candidates(by_dense=True), made_candidates(by_dense=False)])
+    assert choice.best_ndcg - choice.standard_error <= choice.ndcg <= choice.best_ndcg
+    assert choice.logit_ndcg <= choice.best_ndcg
+    assert choice.standard_error > 0
+
+
+def test_relevance_is_right_on_average_and_its_error_is_stored() -> None:
     candidates = made_candidates(by_dense=False)
-    fitted = fit_relevance([candidates], origin="made")
+    fit = fit_relevance([candidates], origin="made")
+    fitted = fit.calibration
     weights = np.array([fitted.logit_weight, fitted.dense_weight, fitted.rrf_weight])
     relevance = sigmoid(candidates.features @ weights + fitted.bias)
     assert relevance.mean() == pytest.approx(candidates.labels.mean(), abs=0.01)
+    assert (fit.n_queries, fit.n_candidates, fit.n_relevant, fitted.n_examples) == (40, 800, 80, 800)
+    assert fitted.calibration_error == pytest.approx(fit.platt.calibration_error, abs=1e-4)
+    assert fit.platt.calibration_error < 0.05
+    assert sum(each.weight for each in fit.reliability) == pytest.approx(1)
+
+
+def test_each_collection_weighs_the_same_whatever_its_size() -> None:
+    """One collection has 2 in 20 relevant, a tenfold copy of it none: the mean probability is 1/20, not 1/110."""
+    one = made_candidates(by_dense=False)
+    none = with_labels(one, False)
+    tenfold = ScoredCandidates(
+        np.tile(none.features, (10, 1)), np.tile(none.labels, 10), np.arange(one.labels.size * 10) // 20
+    )
+    fitted = fit_relevance([one, tenfold], origin="made").calibration
+    weights = np.array([fitted.logit_weight, fitted.dense_weight, fitted.rrf_weight])
+    means = [sigmoid(each.features @ weights + fitted.bias).mean() for each in (one, tenfold)]
+    assert np.mean(means) == pytest.approx(0.05, abs=0.002)
+
+
+def test_data_that_teaches_nothing_is_refused() -> None:
+    candidates = made_candidates(by_dense=False)
+    one_query = ScoredCandidates(candidates.features[:20], candidates.labels[:20], candidates.queries[:20])
+    nothing = ScoredCandidates(np.empty((0, 3)), np.empty(0, np.bool_), np.empty(0, np.int64))
+    misleading = ScoredCandidates(
+        -np.abs(candidates.features) * candidates.labels[:, None], candidates.labels, candidates.queries
+    )
+    for collections, reason in (
+        ([one_query], "too few judged queries"),
+        ([candidates, nothing], "too few judged queries"),
+        ([with_labels(candidates, False)], "no candidate is judged relevant"),
+        ([with_labels(candidates, True)], "every candidate is judged relevant"),
+        ([misleading], "not relevant more often"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            fit_relevance(collections, origin="made")

@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from models.training.losses import listwise_loss, pointwise_loss, span_loss
+from models.training.losses import contrastive_loss, listwise_loss, pointwise_loss, span_loss
 
 
 def test_span_loss_is_the_mean_of_both_cross_entropies_over_allowed_tokens() -> None:
@@ -26,3 +27,25 @@ def test_pointwise_loss_weighs_relevant_and_not_the_same() -> None:
     all_wrong = pointwise_loss(torch.tensor([[20.0, 20.0, 20.0, 20.0]])).item()
     assert one_wrong == pytest.approx(10.0, rel=1e-3)
     assert all_wrong == pytest.approx(10.0, rel=1e-3)
+
+
+def test_contrastive_loss_worked_example() -> None:
+    queries = torch.eye(2)
+    assert contrastive_loss(queries, queries, scale=1.0).item() == pytest.approx(math.log(math.e + 1) - 1)
+
+
+def test_contrastive_loss_equals_brute_force_with_hard_negatives_and_never_depends_on_the_order_of_queries() -> None:
+    generator = np.random.default_rng(3)
+    queries, passages = generator.normal(size=(5, 8)), generator.normal(size=(15, 8))
+    expected = []
+    for row, query in enumerate(queries):
+        scores = [20 * float(query @ passage) for passage in passages]
+        top = max(scores)
+        expected.append(math.log(sum(math.exp(score - top) for score in scores)) + top - scores[3 * row])
+    found = contrastive_loss(torch.from_numpy(queries), torch.from_numpy(passages), scale=20.0).item()
+    assert found == pytest.approx(float(np.mean(expected)), rel=1e-5)
+    order = [3, 0, 4, 1, 2]
+    moved = np.concatenate([passages[3 * row : 3 * row + 3] for row in order])
+    assert contrastive_loss(torch.from_numpy(queries[order]), torch.from_numpy(moved), scale=20.0).item() == (
+        pytest.approx(found, rel=1e-5)
+    )

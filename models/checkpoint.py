@@ -1,0 +1,237 @@
+"""A transformers folder as an export meets it: its kind of model, its lengths, its tokenizer, and its torch module.
+
+Whatever is wrong with the folder becomes one sentence. Weights that a head needs and the folder lacks are an error
+here; transformers would draw them at random and say so in a log.
+"""
+
+import inspect
+import json
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import tokenizers
+import transformers
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from models.errors import ExportError
+from models.folder import OUTPUTS, TOKENIZER_FILE, Kind
+
+CONFIG_FILE = "config.json"
+_BEST_FOLDER = "best"  # of a training run, see models.training.loop
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_VOCABULARIES = ("vocab.txt", "vocab.json", "spm.model", "sentencepiece.bpe.model", "tokenizer.model")
+_HEADS: Mapping[str, Kind] = {
+    "ForQuestionAnswering": "reader",
+    "ForSequenceClassification": "cross-encoder",
+    "Model": "dual-encoder",
+}
+_LOADERS: Mapping[Kind, Any] = {
+    "dual-encoder": transformers.AutoModel,
+    "cross-encoder": transformers.AutoModelForSequenceClassification,
+    "reader": transformers.AutoModelForQuestionAnswering,
+}
+_DEFAULT_TOKENS: Mapping[Kind, int] = {"dual-encoder": 256, "cross-encoder": 512, "reader": 384}
+_LOAD_ERRORS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ImportError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
+_POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A transformers folder that was looked at; max_positions is the longest input that its positions allow."""
+
+    path: Path
+    kind: Kind
+    architecture: str
+    max_positions: int
+
+    @property
+    def default_max_tokens(self) -> int:
+        """What an input may have at most unless someone says otherwise."""
+        return min(_DEFAULT_TOKENS[self.kind], self.max_positions)
+
+
+class Exportable(nn.Module):
+    """A checkpoint whose forward takes the tensors of its inputs by position and gives its outputs as a tuple."""
+
+    def __init__(self, model: nn.Module, kind: Kind) -> None:
+        super().__init__()
+        self.model = model
+        self.outputs = OUTPUTS[kind]
+        self.token_types = _has_token_types(model)
+        self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if self.token_types else ()))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Any:
+        """Return the outputs of the kind, in order; token types only where the model has them."""
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        result = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
+        return tuple(getattr(result, name) for name in self.outputs)
+
+
+def open_checkpoint(path: Path, kind: Kind | None) -> Checkpoint:
+    """Return what a transformers folder holds, or the best checkpoint of a training run's folder.
+
+    Args:
+        path: either folder.
+        kind: what to make of it; None to follow the architecture that its config names.
+
+    Raises:
+        ExportError: it is no such folder, or of no known kind.
+    """
+    if not path.is_dir():
+        raise ExportError(f"{path} is not a folder")
+    if not (path / CONFIG_FILE).is_file() and (path / _BEST_FOLDER / CONFIG_FILE).is_file():
+        path = path / _BEST_FOLDER
+    content = _config(path)
+    if not any((path / each).is_file() for name in _WEIGHTS for each in (name, f"{name}.index.json")):
+        raise ExportError(f"{path} has no weights ({' or '.join(_WEIGHTS)})")
+    found = kind if kind is not None else _kind(path, content)
+    _check_pooling(path, found)
+    with _faults(path):
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
+        return Checkpoint(path, found, _architecture(config), _max_positions(config))
+
+
+def load_module(checkpoint: Checkpoint) -> Exportable:
+    """Return the checkpoint in torch, in fp32, evaluating.
+
+    Raises:
+        ExportError: a weight is missing or of another shape, a file is damaged, or a cross-encoder has several logits.
+    """
+    with _faults(checkpoint.path):
+        model, report = _LOADERS[checkpoint.kind].from_pretrained(
+            checkpoint.path,
+            local_files_only=True,
+            attn_implementation="eager",
+            dtype="float32",
+            output_loading_info=True,
+        )
+    missing = sorted(name for name in report["missing_keys"] if not _is_unused(name, checkpoint.kind))
+    if missing:
+        raise ExportError(f"{checkpoint.path} lacks weights of a {checkpoint.kind}: {missing[0]}")
+    if checkpoint.kind == "cross-encoder" and model.config.num_labels != 1:
+        raise ExportError(f"{checkpoint.path} gives {model.config.num_labels} logits; a cross-encoder gives 1")
+    return Exportable(model, checkpoint.kind).eval()
+
+
+def tokenizer_json(checkpoint: Checkpoint, module: Exportable) -> str:
+    """Return the content of the checkpoint's tokenizer.json, or of one made from the files of a slow tokenizer.
+
+    Raises:
+        ExportError: there is none and none can be made, or it knows more tokens than the model has embeddings.
+    """
+    path = checkpoint.path / TOKENIZER_FILE
+    content = path.read_text(encoding="utf-8") if path.is_file() else _converted(checkpoint.path)
+    try:
+        vocabulary = tokenizers.Tokenizer.from_str(content).get_vocab(with_added_tokens=True)
+    except Exception as error:  # tokenizers raises nothing more precise
+        raise ExportError(f"{path} is no tokenizer: {error}") from error
+    n_embeddings = module.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]  # torch types attributes of modules loosely
+    highest = max(vocabulary.values(), default=-1)
+    if highest >= n_embeddings:
+        raise ExportError(f"{path} has token ids up to {highest}, but the model has {n_embeddings} embeddings")
+    return content
+
+
+def _config(path: Path) -> dict[str, Any]:
+    file = path / CONFIG_FILE
+    if not file.is_file():
+        raise ExportError(f"{path} has no {CONFIG_FILE}, so it is no transformers folder and no training run")
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ExportError(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ExportError(f"{file} is not a JSON object")
+    return content
+
+
+def _kind(path: Path, config: Mapping[str, Any]) -> Kind:
+    """Return the kind whose head the config's architecture ends with."""
+    architectures = config.get("architectures")
+    names: Sequence[Any] = architectures if isinstance(architectures, list) else []
+    for name in names:
+        for ending, kind in _HEADS.items():
+            if str(name).endswith(ending):
+                return kind
+    found = ", ".join(str(name) for name in names) or "no architecture"
+    raise ExportError(f"{path / CONFIG_FILE} names {found}; give --kind, one of {', '.join(get_args(Kind))}")
+
+
+def _check_pooling(path: Path, kind: Kind) -> None:
+    """Refuse a sentence-transformers folder that pools in another way than by the mean."""
+    file = path / "1_Pooling" / CONFIG_FILE
+    if kind != "dual-encoder" or not file.is_file():
+        return
+    pooling = _config(file.parent)
+    modes = [name for name, is_on in pooling.items() if name.startswith("pooling_mode_") and is_on is True]
+    if modes and modes != ["pooling_mode_mean_tokens"]:
+        raise ExportError(f"{file} pools by {', '.join(modes)}; Tercet pools by the mean only")
+
+
+def _architecture(config: Any) -> str:
+    """Return one line for people: `bert, 6 layers, 384 wide, 12 heads, 30522 tokens`."""
+    sizes = (
+        (config.num_hidden_layers, "layers"),
+        (config.hidden_size, "wide"),
+        (config.num_attention_heads, "heads"),
+        (config.vocab_size, "tokens"),
+    )
+    return ", ".join([str(config.model_type), *(f"{number} {noun}" for number, noun in sizes)])
+
+
+def _max_positions(config: Any) -> int:
+    """Return the longest input; models of RoBERTa's family number positions from the padding id + 1."""
+    offset = config.pad_token_id + 1 if config.model_type in _POSITIONS_AFTER_PADDING else 0
+    return int(config.max_position_embeddings) - offset
+
+
+def _has_token_types(model: nn.Module) -> bool:
+    """Return whether the model tells query from passage; RoBERTa takes token types but knows only one."""
+    takes = "token_type_ids" in inspect.signature(model.forward).parameters
+    return takes and getattr(model.config, "type_vocab_size", 0) >= 2
+
+
+def _is_unused(name: str, kind: Kind) -> bool:
+    return kind == "dual-encoder" and name.startswith("pooler.")  # mean pooling takes the hidden states
+
+
+def _converted(path: Path) -> str:
+    if not any((path / name).is_file() for name in _VOCABULARIES):
+        raise ExportError(f"{path} has no {TOKENIZER_FILE} and no vocabulary to make one from")
+    with _faults(path):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+        backend: Callable[[], str] | None = getattr(getattr(tokenizer, "backend_tokenizer", None), "to_str", None)
+    if backend is None:
+        raise ExportError(f"{path} has no {TOKENIZER_FILE}, and transformers cannot make one of its tokenizer")
+    return backend()
+
+
+@contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    """Turn what transformers says of a folder into an ExportError of its first line, and keep its logs quiet."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except _LOAD_ERRORS as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ExportError(f"{path} cannot be loaded by transformers: {reason}") from error
+    finally:
+        logger.setLevel(level)

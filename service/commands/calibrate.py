@@ -1,0 +1,212 @@
+"""`tercet calibrate`: learn from labelled data what a model's scores mean, and store it in the model folder."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from models.calibration import CurveQuality, ReliabilityBin
+from models.folder import ModelFolder, open_model_folder, write_settings
+from models.reader import Reader
+from models.training.calibrate import AnswerFit, fit_answer, read_all
+from models.training.data import LabelledQuestion, read_questions
+from service.calibrate import RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
+from service.commands.evaluate import indexed_dataset
+from service.commands.faults import CommandError
+from service.commands.output import console, counted, print_json, say
+from service.commands.progress import progress_display
+from service.commands.query import problems_as_faults
+from service.engine import model_threads, open_engine
+from service.evaluate import read_judged_queries
+from service.extras import check_train_extra
+from service.settings import Settings
+
+_FEWEST = 100  # examples under which chance decides
+_SPLIT = "dev"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTask:
+    """What to tune a reader on: precision None is for the best F1, limit None for every question of each file."""
+
+    data: Sequence[Path]
+    precision: float | None
+    balances: bool
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerTask:
+    """What to tune a cross-encoder on: files of questions, BEIR folders as DIR[:SPLIT], and queries of each at most."""
+
+    data: Sequence[Path]
+    datasets: Sequence[str]
+    limit: int
+
+
+def calibrate_reader(task: ReaderTask, settings: Settings, *, as_json: bool) -> None:
+    """Tune the configured reader's threshold and its probabilities, and store them.
+
+    Raises:
+        DataError: a file is malformed, or its questions do not support a threshold; the model stays as it is.
+        ModelError: the reader cannot be used.
+        CommandError: the folder cannot be written.
+    """
+    folder = _writable(open_model_folder(settings.reader, "reader"))
+    questions = [question for path in task.data for question in read_questions(path)[: task.limit]]
+    if not questions:
+        raise CommandError(f"{_names(task.data)} holds no question")
+    reader = Reader(folder, n_threads=model_threads(settings), device=settings.device)
+    with progress_display() as display:
+        read = read_all(reader, questions, lambda n: display.update("Reading", n, len(questions)))
+    fit = fit_answer(read, origin=_names(task.data), precision=task.precision, balances=task.balances)
+    stored = write_settings(folder.path, folder.settings.model_copy(update={"answer": fit.calibration}))
+    _warn_of_few(len(questions), "question")
+    if as_json:
+        print_json(_head(stored) | asdict(fit) | {"calibration": fit.calibration.model_dump()})
+    else:
+        _print_answer_fit(stored, fit)
+
+
+def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool) -> None:
+    """Tune the configured cross-encoder's relevance, and store it.
+
+    Raises:
+        DataError: data is malformed, or does not support a calibration; the model stays as it is.
+        IndexerError, ModelError: fit to show.
+        CommandError: the folder cannot be written.
+    """
+    folder = _writable(open_model_folder(settings.cross_encoder, "cross-encoder"))
+    encoder = open_model_folder(settings.dual_encoder, "dual-encoder")
+    collections = [_collect_dataset(each, settings, task.limit) for each in task.datasets]
+    collections += [_collect_questions(each, settings, task.limit) for each in task.data]
+    names = _names([*(Path(each.partition(":")[0]) for each in task.datasets), *task.data])
+    fit = fit_relevance(collections, origin=f"dev queries of {names}, with {encoder.settings.name}")
+    stored = write_settings(folder.path, folder.settings.model_copy(update={"relevance": fit.calibration}))
+    _warn_of_few(fit.n_queries, "query")
+    if as_json:
+        print_json(_head(stored) | asdict(fit) | {"calibration": fit.calibration.model_dump()})
+    else:
+        _print_relevance_fit(stored, fit)
+
+
+def _collect_dataset(argument: str, settings: Settings, limit: int) -> ScoredCandidates:
+    """Return the candidates of a BEIR folder, given as DIR or DIR:SPLIT."""
+    folder, _, split = argument.partition(":")
+    return _collect(Path(folder), split or _SPLIT, settings, limit)
+
+
+def _collect_questions(path: Path, settings: Settings, limit: int) -> ScoredCandidates:
+    """Return the candidates of labelled questions over their own passages, indexed for this once."""
+    with _questions_as_dataset(path) as dataset:
+        scratch = settings.model_copy(update={"data_path": dataset.parent / "data"})
+        return _collect(dataset, _SPLIT, scratch, limit)
+
+
+@contextmanager
+def _questions_as_dataset(path: Path) -> Iterator[Path]:
+    check_train_extra()
+    from models.training.collection import write_collection
+
+    questions: list[LabelledQuestion] = read_questions(path)
+    with tempfile.TemporaryDirectory(prefix="tercet-calibrate-") as scratch:
+        dataset = Path(scratch) / path.name.partition(".")[0]
+        if write_collection(questions, [], dataset, split=_SPLIT) == 0:
+            raise CommandError(f"{path} holds no answerable question that can be understood without its passage")
+        yield dataset
+
+
+def _collect(dataset: Path, split: str, settings: Settings, limit: int) -> ScoredCandidates:
+    queries = read_judged_queries(dataset, split=split, limit=limit)
+    indexed = indexed_dataset(dataset, settings, reindexes=False)
+
+    async def collect() -> ScoredCandidates:
+        async with open_engine(indexed) as engine:
+            with progress_display() as display, problems_as_faults():
+                phase = f"{dataset.name}, reranking"
+                return await scored_candidates(engine, queries, lambda n: display.update(phase, n, len(queries)))
+
+    return asyncio.run(collect())
+
+
+def _writable(folder: ModelFolder) -> ModelFolder:
+    """Return the folder if it can be written, so that no long work is lost to one that cannot."""
+    try:
+        with tempfile.TemporaryFile(dir=folder.path):
+            return folder
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CommandError(f"{folder.path} cannot be written ({reason}); copy it and name the copy") from error
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(path.resolve().name for path in paths)
+
+
+def _warn_of_few(n: int, noun: str) -> None:
+    if n < _FEWEST:
+        plural = counted(n, noun) if noun != "query" else f"{n} queries"
+        say(f"Warning: {plural} is little to learn from; below {_FEWEST}, chance decides.")
+
+
+def _head(folder: ModelFolder) -> dict[str, object]:
+    return {"name": folder.settings.name, "path": str(folder.path), "fingerprint": folder.fingerprint}
+
+
+def _print_answer_fit(folder: ModelFolder, fit: AnswerFit) -> None:
+    right = "" if fit.precision is None else f", {fit.precision:.1%} of the answers right"
+    figures = f"F1 {100 * fit.f1:.1f}, {fit.coverage:.1%} answered{right}"
+    _print_fit(
+        folder,
+        {
+            "questions": f"{fit.n_questions:,}, {fit.n_answerable:,} of them answerable",
+            "threshold": f"{fit.calibration.threshold:.4f}: {figures}",
+            "probability": f"sigmoid({fit.calibration.margin_weight:.4f} margin {fit.calibration.margin_bias:+.4f})",
+            "held out": _compared(fit.platt, fit.isotonic),
+        },
+        fit.reliability,
+    )
+
+
+def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
+    found, choice = fit.calibration, fit.choice
+    mix = (
+        f"{found.logit_weight:.4f} logit {found.dense_weight:+.4f} cosine {found.rrf_weight:+.4f} rrf {found.bias:+.4f}"
+    )
+    _print_fit(
+        folder,
+        {
+            "queries": f"{fit.n_queries:,}, {fit.n_relevant:,} of {fit.n_candidates:,} candidates relevant",
+            "probability": f"sigmoid({mix})",
+            "nDCG@10": f"{choice.ndcg:.3f}; the grid's best {choice.best_ndcg:.3f}, standard error "
+            f"{choice.standard_error:.3f}; the logit alone {choice.logit_ndcg:.3f}",
+            "held out": _compared(fit.platt, fit.isotonic),
+        },
+        fit.reliability,
+    )
+
+
+def _compared(platt: CurveQuality, isotonic: CurveQuality) -> str:
+    own, other = (f"{each.calibration_error:.4f}, log loss {each.log_loss:.4f}" for each in (platt, isotonic))
+    return f"calibration error {own}; isotonic regression would give {other}"
+
+
+def _print_fit(folder: ModelFolder, facts: dict[str, str], reliability: Sequence[ReliabilityBin]) -> None:
+    out: Console = console()
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in {"model": f"{folder.settings.name}, stored in {folder.path}", **facts}.items():
+        table.add_row(name, value)
+    out.print(table)
+    bins = Table(title="Reliability, held out")
+    for head in ("share of data", "mean probability", "share true"):
+        bins.add_column(head, justify="right")
+    for each in reliability:
+        bins.add_row(f"{each.weight:.1%}", f"{each.mean_probability:.3f}", f"{each.share_true:.3f}")
+    out.print(bins)

@@ -1,0 +1,139 @@
+"""`tercet train reader|reranker|dual`: from labelled data to a checkpoint, ready for `tercet export`."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.dual_encoder import DualEncoder
+from models.folder import open_model_folder
+from models.session import available_cpus
+from models.training.data import read_questions
+from models.training.dual import dual_task
+from models.training.loop import BEST_FOLDER, Progress, Recipe, Task, train
+from models.training.mining import Miner
+from models.training.reader import NullSide, reader_task
+from models.training.reranker import reranker_task
+from models.training.sanity import overfit
+from models.training.sources import GroupSources, Source, groups_of_sources, split_by_title
+from service.commands.faults import CommandError
+from service.commands.output import say
+from service.commands.progress import progress_display
+from service.settings import load_settings
+
+_SHOWN_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How to train, whatever the model; checks is how often the dev measures are taken."""
+
+    init: str
+    out: Path
+    recipe: Recipe
+    checks: int
+    is_sane: bool
+
+
+def train_reader(data: Sequence[Path], dev: Path | None, null_side: NullSide, run: Run) -> None:
+    """Train a reader.
+
+    Raises:
+        DataError: a file is malformed, with file, line and reason.
+        TrainingError: the run cannot start, go on or converge.
+    """
+    questions = [question for path in data for question in read_questions(path)]
+    if dev is None:
+        questions, held_out = split_by_title(questions, run.recipe.seed)
+    else:
+        held_out = read_questions(dev)
+    _run(reader_task(questions, held_out, run.init, run.recipe, null_side), run)
+
+
+def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *, retrieval_weight: float) -> None:
+    """Train a cross-encoder; raises as `train_reader`."""
+    with _miner() as miner:
+        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed)
+        task = reranker_task(groups, held_out, miner, run.init, run.recipe, retrieval_weight=retrieval_weight)
+    _run(task, run)
+
+
+def train_dual(sources: GroupSources, dev: GroupSources | None, run: Run) -> None:
+    """Train a dual encoder; raises as `train_reader`."""
+    with _miner() as miner:
+        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed)
+    _run(dual_task(groups, held_out, run.init, run.recipe), run)
+
+
+@contextmanager
+def _miner() -> Iterator[Miner]:
+    """Give a miner with the dual encoder that serves; each time it encodes is a phase of its own on the display."""
+    encoder = DualEncoder(open_model_folder(load_settings().dual_encoder, "dual-encoder"), n_threads=available_cpus())
+    round_ = 1
+    with progress_display() as display:
+
+        def show(done: int, total: int) -> None:
+            nonlocal round_
+            display.update(f"Encoding texts, round {round_}", done, total)
+            round_ += done == total
+
+        yield Miner(encoder, report=show)
+
+
+def _run(task: Task, run: Run) -> None:
+    """Show what the model receives, check that it can learn, train, and say what to do next."""
+    say("What the model receives, for example:")
+    for text in task.decoded:
+        say(f"  {text[:_SHOWN_CHARACTERS]}{'…' if len(text) > _SHOWN_CHARACTERS else ''}")
+    if task.dev_measures is None:
+        say("There is nothing to measure on, so the last checkpoint counts as the best.")
+    with progress_display() as display:
+        if run.is_sane:
+            first, last = overfit(task, run.recipe, _shown(display.update, "Learning a few by heart"))
+            say(f"Learned a few examples by heart: loss {first:.3f} to {last:.3f}.")
+        best = train(task, run.recipe, run.out, dev_checks=run.checks, report=_shown(display.update, "Training"))
+    say(f"The best checkpoint is in {run.out / BEST_FOLDER}{_of(best)}.")
+    say(f"Next: tercet export {run.out} --out MODEL_FOLDER, then tercet calibrate.")
+
+
+def _shown(update: Callable[[str, int, int | None], None], phase: str) -> Callable[[Progress], None]:
+    def show(progress: Progress) -> None:
+        update(phase, progress.step, progress.n_steps)
+        if progress.measures:
+            say(f"Step {progress.step:,}: loss {progress.loss:.3f}{_of(progress.measures)}.")
+
+    return show
+
+
+def _of(measures: Mapping[str, float]) -> str:
+    return "".join(f", {name} {value:.4f}" for name, value in measures.items())
+
+
+def parse_source(text: str) -> Source:
+    """Return the source that `PATH` or `PATH#N` means.
+
+    Raises:
+        CommandError: there is no such file or folder, or N is no number of at least 1.
+    """
+    path, mark, limit = text.rpartition("#")
+    if not mark or Path(text).exists():
+        path, limit = text, ""
+    if not Path(path).exists():
+        raise CommandError(f"{path} is not there")
+    if mark and limit and not (limit.isascii() and limit.isdigit() and int(limit) >= 1):
+        raise CommandError(f"{text}: what follows # is {limit!r}, not a number of at least 1")
+    return Source(Path(path), "", int(limit) if limit else None)
+
+
+def parse_dataset(text: str, default_split: str) -> Source:
+    """Return the source that `DIR`, `DIR:SPLIT` or either with `#N` means; raises as `parse_source`."""
+    path, mark, limit = text.rpartition("#")
+    if not mark:
+        path, limit = text, ""
+    folder, colon, split = path.rpartition(":")
+    if not colon or Path(path).is_dir():
+        folder, split = path, default_split
+    source = parse_source(f"{folder}{mark}{limit}")
+    if not source.path.is_dir():
+        raise CommandError(f"{source.path} is no folder")
+    return Source(source.path, split, source.limit)

@@ -1,0 +1,151 @@
+"""`tercet train` as a user runs it, in a process of its own, on a few examples and tiny models."""
+
+import csv
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from models.folder import Kind
+from tests.service.commands import Tercet, tercet_with
+from tests.service.conftest import TinyModels
+
+WORDS = ["lima", "porto", "tower", "harbour", "library", "river", "lamp", "map"]
+
+
+@pytest.fixture(scope="module")
+def tercet(tmp_path_factory: pytest.TempPathFactory, tiny_models: TinyModels) -> Tercet:
+    return tercet_with(tiny_models, tmp_path_factory.mktemp("train"))
+
+
+def write_lines(path: Path, records: Sequence[object]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def write_questions(path: Path) -> Path:
+    return write_lines(
+        path,
+        [
+            {
+                "id": f"q{i}",
+                "title": f"t{i % 4}",
+                "context": f"{word} is the town of the {other} and the sea",
+                "question": f"where is the {other}",
+                "answers": [{"text": word, "answer_start": 0}] if i % 3 else [],
+            }
+            for i, (word, other) in enumerate(zip(WORDS * 3, [*WORDS[1:], WORDS[0]] * 3, strict=True))
+        ],
+    )
+
+
+def log_of(run: Path) -> list[dict[str, str]]:
+    with (run / "log.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def quick(init: Path, out: Path, *more: str) -> list[str]:
+    return ["--init", str(init), "--out", str(out), "--batch-tokens", "512", "--learning-rate", "0.003", *more]
+
+
+def test_a_reader_is_trained_shown_logged_and_its_best_kept(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    data, out = write_questions(tmp_path / "train.jsonl"), tmp_path / "run"
+    options = quick(tiny_checkpoint("dual-encoder"), out, "--epochs", "3", "--checks", "2", "--moved", "2")
+    done = tercet("train", "reader", "--data", data, "--dev", data, *options)
+    assert done.code == 0, done.stderr
+    assert "[CLS] where is the" in done.stderr
+    assert "[SEP]" in done.stderr
+    assert f"The best checkpoint is in {out / 'best'}, f1_balanced" in done.stderr
+    assert (out / "best" / "model.safetensors").is_file()
+    checked = [json.loads(row["dev"]) for row in log_of(out) if row["dev"]]
+    assert len(checked) == 2
+    assert all(set(measures) == {"f1_balanced", "has_answer_f1"} for measures in checked)
+
+
+def test_a_run_killed_at_any_step_goes_on_to_the_same_log(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    data = write_questions(tmp_path / "train.jsonl")
+    init = tiny_checkpoint("dual-encoder")
+
+    def arguments(out: Path) -> list[str]:
+        return ["train", "reader", "--data", str(data), *quick(init, out, "--epochs", "40", "--checks", "20")]
+
+    assert tercet(*arguments(tmp_path / "whole")).code == 0
+    process = tercet.start(*arguments(tmp_path / "killed"))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "killed" / "state.pt").is_file():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    assert tercet(*arguments(tmp_path / "killed")).code == 0
+    whole, killed = (
+        [(row["step"], row["loss"], row["dev"]) for row in log_of(tmp_path / name)] for name in ("whole", "killed")
+    )
+    assert killed == whole
+
+
+def test_a_reranker_learns_from_questions_triples_folders_and_pages_after_a_sanity_check(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    questions = write_questions(tmp_path / "questions.jsonl")
+    triples = write_lines(
+        tmp_path / "triples.jsonl",
+        [
+            {
+                "anchor": f"where is {w}",
+                "positive": f"the {w} of the sea",
+                "negatives": [f"a row {n}" for n in range(9)],
+            }
+            for w in WORDS
+        ],
+    )
+    out = tmp_path / "run"
+    options = quick(tiny_checkpoint("cross-encoder"), out, "--negatives", "1", "--sanity", "--checks", "1")
+    rate = ["--learning-rate", "0.005", "--head-learning-rate", "0.005", "--retrieval-weight", "0"]
+    sources = ["--data", f"{questions}#5", "--data", str(triples), "--dev", f"{triples}#3"]
+    done = tercet("train", "reranker", *sources, *options, *rate)
+    assert done.code == 0, done.stderr
+    assert ", mrr " in done.stderr
+    assert "Learned a few examples by heart" in done.stderr
+    assert (out / "best" / "model.safetensors").is_file()
+
+
+def test_a_dual_encoder_is_trained(tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]) -> None:
+    triples = write_lines(tmp_path / "t.jsonl", [[f"where is {w}", f"the {w} of the sea", "a row"] for w in WORDS])
+    options = quick(tiny_checkpoint("dual-encoder"), tmp_path / "run", "--negatives", "1", "--epochs", "3")
+    done = tercet("train", "dual", "--data", triples, *options)
+    assert done.code == 0, done.stderr
+    assert float(log_of(tmp_path / "run")[-1]["loss"]) < 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["reader", "--data", "{dir}/none.jsonl"], "none.jsonl, line 0: cannot be read"),
+        (["reader", "--data", "{dir}/bad.jsonl"], "bad.jsonl, line 1: the answer at 1 of question 'x'"),
+        (["reader", "--data", "{dir}/empty.jsonl"], "The data holds no question to learn from"),
+        (["reader", "--data", "{dir}/good.jsonl", "--init", "nothing"], "--init 'nothing' is neither"),
+        (["reranker", "--data", "{dir}/none.jsonl"], "none.jsonl is not there"),
+        (["reranker", "--data", "{dir}/good.jsonl#x"], "what follows # is 'x', not a number of at least 1"),
+        (["reranker", "--dataset", "{dir}/good.jsonl"], "good.jsonl is no folder"),
+        (["dual", "--data", "{dir}/empty.jsonl"], "The data gives no query with a relevant passage"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_sentence(
+    tercet: Tercet, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    bad = {"id": "x", "context": "abc", "question": "q", "answers": [{"text": "a", "answer_start": 1}]}
+    write_lines(tmp_path / "bad.jsonl", [bad])
+    write_lines(tmp_path / "empty.jsonl", [])
+    write_questions(tmp_path / "good.jsonl")
+    done = tercet("train", *(each.format(dir=tmp_path) for each in arguments), "--out", tmp_path / "run")
+    assert done.code == 1
+    assert sentence in done.sentence
+    assert not (tmp_path / "run").exists()
