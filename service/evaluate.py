@@ -2,26 +2,33 @@
 
 Conventions: TREC's for nDCG@10 (gain = grade), recall@100 and MRR@10 (grade above 0 is relevant). Documents are ranked,
 not passages: a document stands where its best passage does. Every judged query counts, one that finds nothing with 0,
-and the figures are plain means over queries. Where a query is itself a document of the collection, with the same id
-and the same text (as in ArguAna), that document is left out of its ranking and of its judgements.
+and the figures are plain means over queries, with 95% bootstrap intervals. Where a query is itself a document of the
+collection, with the same id and the same text (as in ArguAna), that document is left out of its ranking and of its
+judgements.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
 
 from indexer.snapshot import Snapshot
+from models.bootstrap import SEED, Interval, PairedDifference, paired_difference, percentile_interval, resampled_means
 from models.errors import DataError
 from models.evaluation import ndcg_at_k, recall_at_k, reciprocal_rank_at_k
 from models.folder import sha256_of
 from models.training.data import read_judgements, read_queries
-from service.candidates import Mode
+from service.candidates import Mode, Result
 from service.engine import Engine
-from service.pipeline import SearchQuery, search
+from service.pipeline import SearchOutcome, SearchQuery, search
 
 RETRIEVE_K = 200  # what is served by default; both legs together find at most twice as many
 STAGES = ("encode", "retrieve", "fuse", "rerank")
+MEASURES = ("ndcg_at_10", "recall_at_100", "mrr_at_10")
+_KEPT = 10  # documents of each ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +58,59 @@ STRATEGIES = (
 
 
 @dataclass(frozen=True, slots=True)
+class RankedDocument:
+    """A document where its best passage put it; rank counts documents from 1, row is that passage's."""
+
+    rank: int
+    document_id: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedQuery:
+    """What one strategy made of one query.
+
+    measures are in the order of MEASURES, seconds those of each stage. first holds the best ten documents, relevant
+    every relevant one that was found, both by rank. relevances (n_passages_reranked, 2) holds the relevance of each
+    reranked passage and 1 or 0, whether its document is judged relevant.
+    """
+
+    query: JudgedQuery
+    measures: tuple[float, float, float]
+    seconds: Mapping[str, float]
+    first: tuple[RankedDocument, ...]
+    relevant: tuple[RankedDocument, ...]
+    n_candidates: int
+    query_cut_tokens: int
+    n_passages_cut: int
+    relevances: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
 class RankingQuality:
-    """Means over n_queries; median_seconds are of each stage that ran, one query at a time."""
+    """Means over n_queries, their 95% intervals by measure; median_seconds are of each stage, one query at a time."""
 
     n_queries: int
     ndcg_at_10: float
     recall_at_100: float
     mrr_at_10: float
-    median_seconds: dict[str, float]
+    intervals: Mapping[str, Interval]
+    median_seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
-    measures: tuple[float, float, float]
-    seconds: dict[str, float]
+class DatasetRankings:
+    """What was measured on one data set: its rankings by strategy, and the index that they come from.
+
+    n_judged counts the documents with a judgement of these queries, n_missing those of them that the index lacks.
+    """
+
+    name: str
+    index: str
+    snapshot_id: str
+    n_judged: int
+    n_missing: int
+    by_strategy: Mapping[str, Sequence[RankedQuery]]
 
 
 def read_judged_queries(dataset: Path, *, split: str, limit: int | None) -> list[JudgedQuery]:
@@ -93,7 +139,7 @@ def corpus_fingerprint(dataset: Path) -> str:
 
 async def measure(
     engine: Engine, queries: Sequence[JudgedQuery], strategy: Strategy, on_done: Callable[[int], None] = lambda n: None
-) -> RankingQuality:
+) -> list[RankedQuery]:
     """Rank the documents of the engine's index for every query; on_done learns how many are done.
 
     One query at a time: its reranking fills every thread. A second in flight saved 5% and doubled the latencies.
@@ -101,14 +147,14 @@ async def measure(
     Raises:
         Problem: a query took longer than the configured deadline.
     """
-    ranked: list[_Ranked] = []
+    ranked: list[RankedQuery] = []
     for query in queries:
         ranked.append(await _rank(engine, query, strategy))
         on_done(len(ranked))
-    return _quality(ranked)
+    return ranked
 
 
-async def _rank(engine: Engine, query: JudgedQuery, strategy: Strategy) -> _Ranked:
+async def _rank(engine: Engine, query: JudgedQuery, strategy: Strategy) -> RankedQuery:
     outcome = await search(
         engine,
         SearchQuery(
@@ -120,25 +166,49 @@ async def _rank(engine: Engine, query: JudgedQuery, strategy: Strategy) -> _Rank
             highlight=False,
         ),
     )
-    ranking = documents_of(result.passage.document_id for result in outcome.results)
+    if not _is_document(query, engine.snapshot):
+        return judge(query, outcome, outcome.results)
+    others = {document_id: grade for document_id, grade in query.judgements.items() if document_id != query.query_id}
+    results = [result for result in outcome.results if result.passage.document_id != query.query_id]
+    return judge(JudgedQuery(query.query_id, query.query, others), outcome, results)
+
+
+def judge(query: JudgedQuery, outcome: SearchOutcome, results: Sequence[Result]) -> RankedQuery:
+    """Return what one ranking, the results of an outcome that count, is worth by the query's judgements."""
+    documents = ranked_documents(results)
+    ranking = [each.document_id for each in documents]
     judgements = query.judgements
-    if _is_document(query, engine.snapshot):
-        ranking = [document_id for document_id in ranking if document_id != query.query_id]
-        judgements = {document_id: grade for document_id, grade in judgements.items() if document_id != query.query_id}
-    measures = (
-        ndcg_at_k(ranking, judgements, 10),
-        recall_at_k(ranking, judgements, 100),
-        reciprocal_rank_at_k(ranking, judgements, 10),
+    relevances = [
+        (result.scores.relevance, float(judgements.get(result.passage.document_id, 0) > 0))
+        for result in results
+        if result.scores.relevance is not None
+    ]
+    return RankedQuery(
+        query=query,
+        measures=(
+            ndcg_at_k(ranking, judgements, 10),
+            recall_at_k(ranking, judgements, 100),
+            reciprocal_rank_at_k(ranking, judgements, 10),
+        ),
+        seconds={stage: outcome.timings[stage] for stage in STAGES if stage in outcome.timings},
+        first=tuple(documents[:_KEPT]),
+        relevant=tuple(each for each in documents if judgements.get(each.document_id, 0) > 0),
+        n_candidates=outcome.n_candidates,
+        query_cut_tokens=outcome.query_cut_tokens,
+        n_passages_cut=outcome.n_passages_cut,
+        relevances=np.array(relevances, np.float64).reshape(-1, 2),
     )
-    return _Ranked(measures, {stage: outcome.timings[stage] for stage in STAGES if stage in outcome.timings})
 
 
-def documents_of(passages: Iterable[str]) -> list[str]:
-    """Return the documents of ranked passages, given by document id, each where its best passage is.
+def ranked_documents(results: Iterable[Result]) -> list[RankedDocument]:
+    """Return the documents of ranked passages, each where its best passage is.
 
-    Worked example: passages of a, b, a, c give a, b, c.
+    Worked example: passages of a, b, a, c give a at rank 1, b at 2, c at 3.
     """
-    return list(dict.fromkeys(passages))
+    rows: dict[str, int] = {}
+    for result in results:
+        rows.setdefault(result.passage.document_id, result.row)
+    return [RankedDocument(rank, document_id, row) for rank, (document_id, row) in enumerate(rows.items(), start=1)]
 
 
 def _is_document(query: JudgedQuery, snapshot: Snapshot) -> bool:
@@ -147,19 +217,44 @@ def _is_document(query: JudgedQuery, snapshot: Snapshot) -> bool:
     return document is not None and document.text.split() == query.query.split()
 
 
-def _quality(ranked: Sequence[_Ranked]) -> RankingQuality:
-    ndcg, recall, reciprocal_rank = (fmean(values) for values in zip(*(each.measures for each in ranked), strict=True))
-    stages = [stage for stage in STAGES if any(stage in each.seconds for each in ranked)]
-    seconds = {stage: median(each.seconds[stage] for each in ranked if stage in each.seconds) for stage in stages}
-    return RankingQuality(len(ranked), ndcg, recall, reciprocal_rank, seconds)
+def quality(datasets: Sequence[Sequence[RankedQuery]]) -> RankingQuality:
+    """Return the plain mean over data sets of each one's means over queries; times only of a single data set.
 
+    Each data set counts alike, whatever its size, and is resampled by itself.
 
-def mean_quality(qualities: Sequence[RankingQuality]) -> RankingQuality:
-    """Return the plain mean over data sets, each counting alike; n_queries is their sum, times are left out."""
+    Args:
+        datasets: the ranked queries of each data set, of one strategy; at least one of each.
+    """
+    values = [np.array([each.measures for each in ranked], np.float64) for ranked in datasets]
+    resampled = [resampled_means(each, seed=SEED + number) for number, each in enumerate(values)]
+    spread = np.mean(resampled, axis=0)
+    ndcg, recall, reciprocal_rank = np.mean([each.mean(axis=0) for each in values], axis=0).tolist()
     return RankingQuality(
-        sum(each.n_queries for each in qualities),
-        fmean(each.ndcg_at_10 for each in qualities),
-        fmean(each.recall_at_100 for each in qualities),
-        fmean(each.mrr_at_10 for each in qualities),
-        {},
+        n_queries=sum(len(ranked) for ranked in datasets),
+        ndcg_at_10=ndcg,
+        recall_at_100=recall,
+        mrr_at_10=reciprocal_rank,
+        intervals={name: percentile_interval(spread[:, column]) for column, name in enumerate(MEASURES)},
+        median_seconds=_medians(datasets[0]) if len(datasets) == 1 else {},
     )
+
+
+def _medians(ranked: Sequence[RankedQuery]) -> dict[str, float]:
+    found = {stage: [each.seconds[stage] for each in ranked if stage in each.seconds] for stage in STAGES}
+    return {stage: median(seconds) for stage, seconds in found.items() if seconds}
+
+
+def differences(ranked: Sequence[RankedQuery], reference: Sequence[RankedQuery]) -> dict[str, PairedDifference]:
+    """Return by measure how much one strategy is above another over the same queries, in the same order."""
+    first, second = (np.array([each.measures for each in side], np.float64) for side in (ranked, reference))
+    return {name: paired_difference(first[:, i], second[:, i]) for i, name in enumerate(MEASURES)}
+
+
+def judged_documents(queries: Iterable[JudgedQuery]) -> set[str]:
+    """Return the ids of all documents that any of the queries has a judgement of."""
+    return {document_id for query in queries for document_id in query.judgements}
+
+
+def missing_documents(snapshot: Snapshot, document_ids: Iterable[str]) -> set[str]:
+    """Return those of the ids that the index holds no document of."""
+    return {each for each in document_ids if snapshot.document(each) is None}

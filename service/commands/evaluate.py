@@ -1,86 +1,160 @@
-"""`tercet evaluate`: rankings over BEIR folders, or the reader over labelled questions."""
+"""`tercet evaluate`: rankings over BEIR folders, or the reader over labelled questions, and a report on either.
+
+The report's libraries belong to the `train` extra, so what uses them is imported when a report is wanted.
+"""
 
 import asyncio
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from indexer.analysis import ANALYZER
 from indexer.build import BuildSettings
 from indexer.publish import current_snapshot
-from models.folder import open_model_folder
+from models.folder import BUNDLED, SETTINGS_FILE, Kind, bundled_names, open_model_folder
 from models.reader import Reader
 from models.training.data import read_questions
 from service.commands.faults import CommandError
 from service.commands.index import build_index
-from service.commands.output import console, print_json
+from service.commands.measures import print_rankings, print_reading
+from service.commands.output import counted, say
 from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
 from service.engine import Engine, model_threads, open_engine
 from service.evaluate import (
-    STAGES,
     STRATEGIES,
+    DatasetRankings,
     JudgedQuery,
-    RankingQuality,
+    RankedQuery,
     Strategy,
     corpus_fingerprint,
-    mean_quality,
+    judged_documents,
     measure,
+    missing_documents,
     read_judged_queries,
 )
-from service.evaluate_reader import ReadingQuality, measure_reader
+from service.evaluate_reader import measure_reader, reading_seconds
+from service.report.destination import check_destination, write_atomically
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.report.rankings import DatasetSection
 
 _FOLDER = "evaluation"
 _QUERY_SECONDS = 600.0  # no client waits, and a slow machine's figures are as good
-_LABELS = {
-    "exact_match": "EM",
-    "f1": "F1",
-    "has_answer_exact_match": "HasAns EM",
-    "has_answer_f1": "HasAns F1",
-    "no_answer_accuracy": "NoAns accuracy",
-    "has_answer_exact_match_without_null": "HasAns EM without null",
-    "has_answer_f1_without_null": "HasAns F1 without null",
-    "best_threshold_f1": "F1 at the best threshold for this file",
-}
+_TIMED_QUESTIONS = 100  # enough for a 95th percentile
 
 
 @dataclass(frozen=True, slots=True)
-class RankingTask:
-    """What to measure: limit is the number of queries a data set at most, None for all."""
+class Evaluation:
+    """What to measure, and where to tell.
 
+    target is a model or an index, None for what is configured. datasets are BEIR folders, or one file of questions.
+    limit is the number of queries a data set at most, None for all. report is where the HTML goes, command what it
+    says it was made by.
+    """
+
+    target: str | None
     datasets: Sequence[Path]
     split: str
     limit: int | None
     strategies: Sequence[str]
     reindexes: bool
+    as_json: bool
+    report: Path | None
+    command: str
 
 
-Qualities = dict[str, dict[str, RankingQuality]]
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured: settings that name it, and what it is; kind None means whatever is configured."""
+
+    settings: Settings
+    kind: Kind | None = None
+    is_index: bool = False
 
 
-def evaluate_rankings(task: RankingTask, settings: Settings, *, as_json: bool) -> None:
-    """Index each data set unless that is done, rank all its queries by each strategy, print the measures.
+def run_evaluation(task: Evaluation, settings: Settings) -> None:
+    """Measure rankings on folders or the reader on a file, print the measures, write the report if one is wanted.
 
     Raises:
+        CommandError: the target is unknown or does not fit the data, or no report can be made or written there.
         DataError: a data set is malformed.
         IndexerError, ModelError: fit to show.
     """
-    strategies = [each for each in STRATEGIES if not task.strategies or each.name in task.strategies]
-    queries = {each: read_judged_queries(each, split=task.split, limit=task.limit) for each in task.datasets}
-    qualities: Qualities = {}
-    for dataset in task.datasets:
-        indexed = indexed_dataset(dataset, settings, reindexes=task.reindexes)
-        qualities[_name(dataset)] = asyncio.run(_measure(indexed, queries[dataset], strategies, _name(dataset)))
-    means = {each.name: mean_quality([found[each.name] for found in qualities.values()]) for each in strategies}
-    if as_json:
-        print_json({"split": task.split, "datasets": _plain(qualities), "mean": _plain({"": means})[""]})
+    if task.report is not None:
+        check_destination(task.report)
+    subject = find_subject(task.target, settings)
+    files = [each for each in task.datasets if not each.is_dir()]
+    gone = [each for each in files if not each.exists()]
+    if gone:
+        raise CommandError(f"there is no folder and no file {gone[0]}")
+    if subject.kind == "reader" and (len(task.datasets) > 1 or not files):
+        raise CommandError(f"{task.target!r} is a reader: give it one file of labelled questions, with --questions")
+    if subject.kind != "reader" and task.target is not None and files:
+        ranker = "an index" if subject.is_index else f"a {subject.kind}"
+        raise CommandError(f"{task.target!r} is {ranker}: give it BEIR folders, with --dataset; {files[0]} is a file")
+    if files and len(task.datasets) > 1:
+        raise CommandError(f"a file of questions is measured alone: give either {files[0]} or the folders")
+    if files:
+        evaluate_reader(task, files[0], subject.settings)
     else:
-        _print_rankings(qualities | ({"mean": means} if len(qualities) > 1 else {}))
+        evaluate_rankings(task, subject)
+
+
+def find_subject(target: str | None, settings: Settings) -> Subject:
+    """Return what a name stands for: a bundled model, a model folder, or else an index of the data folder.
+
+    Raises:
+        CommandError: it is none of them.
+        ModelFolderError: the model cannot be used.
+    """
+    if target is None:
+        return Subject(settings)
+    if any((path / SETTINGS_FILE).is_file() for path in (BUNDLED / target, Path(target))):
+        kind = open_model_folder(target, None).settings.kind
+        return Subject(settings.model_copy(update={kind.replace("-", "_"): target}), kind=kind)
+    if Path(target).name == target and current_snapshot(settings.data_path / target) is not None:
+        return Subject(settings.model_copy(update={"index": target}), is_index=True)
+    indexes = ", ".join(sorted(path.parent.name for path in settings.data_path.glob("*/current")))
+    raise CommandError(
+        f"{target!r} is neither a bundled model ({', '.join(bundled_names())}), nor a folder with a {SETTINGS_FILE}, "
+        f"nor an index in {settings.data_path} ({indexes if indexes else 'which holds none'})"
+    )
+
+
+def evaluate_rankings(task: Evaluation, subject: Subject) -> None:
+    """Rank all queries of each data set by each strategy, over the named index or one of the data set's documents."""
+    queries = {each: read_judged_queries(each, split=task.split, limit=task.limit) for each in task.datasets}
+    found: list[DatasetRankings] = []
+    sections: list[DatasetSection] = []
+    for dataset, own in queries.items():
+        if subject.is_index:
+            indexed = subject.settings.model_copy(update={"request_timeout_seconds": _QUERY_SECONDS})
+        else:
+            indexed = indexed_dataset(dataset, subject.settings, reindexes=task.reindexes)
+        rankings, section = asyncio.run(_measure(indexed, own, task, name=_name(dataset)))
+        found.append(rankings)
+        sections += [] if section is None else [section]
+    print_rankings(found, split=task.split, as_json=task.as_json)
+    if task.report is not None:
+        from service.report.page import origin_facts
+        from service.report.rankings import rankings_report
+
+        settings = subject.settings
+        models = [
+            open_model_folder(settings.dual_encoder, "dual-encoder"),
+            open_model_folder(settings.cross_encoder, "cross-encoder"),
+        ]
+        _write_report(task.report, rankings_report(origin_facts(task.command, models), sections))
+
+
+def _write_report(path: Path, page: str) -> None:
+    write_atomically(path, page)
+    say(f"The report is {path}.")
 
 
 def _name(dataset: Path) -> str:
@@ -108,79 +182,69 @@ def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Se
 
 
 async def _measure(
-    settings: Settings, queries: Sequence[JudgedQuery], strategies: Sequence[Strategy], name: str
-) -> dict[str, RankingQuality]:
+    settings: Settings, queries: Sequence[JudgedQuery], task: Evaluation, *, name: str
+) -> tuple[DatasetRankings, "DatasetSection | None"]:
+    """Return a data set's rankings and, where a report is wanted, its part of it, made while the index is open."""
+    strategies = [each for each in STRATEGIES if not task.strategies or each.name in task.strategies]
     async with open_engine(settings) as engine:
-        return {each.name: await _measure_one(engine, queries, each, name) for each in strategies}
+        snapshot, judged = engine.snapshot, judged_documents(queries)
+        missing = missing_documents(snapshot, judged)
+        _tell_what_is_missing(snapshot.index_name, name, n_missing=len(missing), n_judged=len(judged))
+        by_strategy = {each.name: await _measure_one(engine, queries, each, name) for each in strategies}
+        rankings = DatasetRankings(
+            name, snapshot.index_name, snapshot.snapshot_id, len(judged), len(missing), by_strategy
+        )
+        if task.report is None:
+            return rankings, None
+        from service.report.rankings import dataset_section
+
+        return rankings, dataset_section(snapshot, rankings)
 
 
-async def _measure_one(engine: Engine, queries: Sequence[JudgedQuery], strategy: Strategy, name: str) -> RankingQuality:
+def _tell_what_is_missing(index: str, dataset: str, *, n_missing: int, n_judged: int) -> None:
+    """Say how many judged documents an index lacks.
+
+    Raises:
+        CommandError: it lacks all of them, so that nothing can be measured.
+    """
+    if n_missing == n_judged:
+        raise CommandError(
+            f"the index {index!r} holds none of the {counted(n_judged, 'document')} that {dataset} judges: "
+            "its document ids must be those of the data set"
+        )
+    if n_missing:
+        say(f"The index {index!r} lacks {n_missing:,} of the {counted(n_judged, 'document')} that {dataset} judges.")
+
+
+async def _measure_one(
+    engine: Engine, queries: Sequence[JudgedQuery], strategy: Strategy, name: str
+) -> list[RankedQuery]:
     with progress_display() as display, problems_as_faults():
         return await measure(
             engine, queries, strategy, lambda n: display.update(f"{name} {strategy.name}", n, len(queries))
         )
 
 
-def _plain(qualities: Qualities) -> dict[str, dict[str, object]]:
-    """Return qualities as JSON values, times in milliseconds."""
-    return {
-        dataset: {name: _plain_quality(found) for name, found in by_strategy.items()}
-        for dataset, by_strategy in qualities.items()
-    }
-
-
-def _plain_quality(found: RankingQuality) -> dict[str, object]:
-    values = asdict(found)
-    seconds = values.pop("median_seconds")
-    return values | {"median_ms": {stage: round(1000 * value, 3) for stage, value in seconds.items()}}
-
-
-def _print_rankings(qualities: Qualities) -> None:
-    table = Table(caption="Stages: median ms, one query at a time. A document stands where its best passage does.")
-    table.add_column("data set")
-    table.add_column("ranking")
-    for head in ("queries", "nDCG@10", "recall@100", "MRR@10", *STAGES):
-        table.add_column(head, justify="right")
-    for dataset, by_strategy in qualities.items():
-        for name, found in by_strategy.items():
-            measures = [f"{value:.3f}" for value in (found.ndcg_at_10, found.recall_at_100, found.mrr_at_10)]
-            seconds = found.median_seconds
-            times = [f"{1000 * seconds[stage]:.1f}" if stage in seconds else "" for stage in STAGES]
-            table.add_row(dataset, name, f"{found.n_queries:,}", *measures, *times)
-        table.add_section()
-    console().print(table)
-
-
-def evaluate_reader(questions_path: Path, settings: Settings, *, limit: int | None, as_json: bool) -> None:
-    """Read every question's passage and print the measures.
+def evaluate_reader(task: Evaluation, questions_path: Path, settings: Settings) -> None:
+    """Read every question's passage, print the measures, and write the report if one is wanted.
 
     Raises:
         DataError: the file is malformed.
         ModelError: the reader cannot be used.
         CommandError: the file holds no question.
     """
-    questions = read_questions(questions_path)[:limit]
+    questions = read_questions(questions_path)[: task.limit]
     if not questions:
         raise CommandError(f"{questions_path} holds no question")
     folder = open_model_folder(settings.reader, "reader")
     reader = Reader(folder, n_threads=model_threads(settings), device=settings.device)
     with progress_display() as display:
-        found = measure_reader(reader, questions, lambda n: display.update("Reading", n, len(questions)))
-    if as_json:
-        print_json({"reader": folder.settings.name, "fingerprint": folder.fingerprint} | asdict(found))
-    else:
-        _print_reading(found, folder.settings.name)
+        read = measure_reader(reader, questions, lambda n: display.update("Reading", n, len(questions)))
+    print_reading(read, reader=folder.settings.name, fingerprint=folder.fingerprint, as_json=task.as_json)
+    if task.report is not None:
+        from service.report.page import origin_facts
+        from service.report.reading import reading_report
 
-
-def _print_reading(found: ReadingQuality, reader: str) -> None:
-    table = Table(
-        title=f"{reader} on {found.n_questions:,} questions, {found.n_answerable:,} of them answerable",
-        caption=f"Threshold {found.threshold:.3f} ({found.threshold_origin}); best for this file: "
-        f"{found.best_threshold:.3f}.",
-    )
-    table.add_column("measure")
-    table.add_column("%", justify="right")
-    for name, label in _LABELS.items():
-        value = getattr(found, name)
-        table.add_row(label, "" if value is None else f"{100 * value:.1f}")
-    console().print(table)
+        seconds = reading_seconds(reader, questions[:_TIMED_QUESTIONS])
+        facts = origin_facts(task.command, [folder])
+        _write_report(task.report, reading_report(facts, read, seconds))

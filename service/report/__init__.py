@@ -1,0 +1,1 @@
+"""The evaluation report: one HTML file that loads nothing. Needs the `train` extra."""
