@@ -141,7 +141,7 @@ def tokenizer_json(checkpoint: Checkpoint, module: Exportable) -> str:
         vocabulary = tokenizers.Tokenizer.from_str(content).get_vocab(with_added_tokens=True)
     except Exception as error:  # tokenizers raises nothing more precise
         raise ExportError(f"{path} is no tokenizer: {error}") from error
-    n_embeddings = module.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]  # torch types attributes of modules loosely
+    n_embeddings = module.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]  # torch types attributes of modules loosely
     highest = max(vocabulary.values(), default=-1)
     if highest >= n_embeddings:
         raise ExportError(f"{path} has token ids up to {highest}, but the model has {n_embeddings} embeddings")
@@ -224,10 +224,13 @@ def _converted(path: Path) -> str:
 
 @contextmanager
 def _faults(path: Path) -> Iterator[None]:
-    """Turn what transformers says of a folder into an ExportError of its first line, and keep its logs quiet."""
+    """Turn what transformers says of a folder into an ExportError of its first line, and keep it quiet meanwhile."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    bars: Any = transformers.utils.logging
+    has_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         yield
     except _LOAD_ERRORS as error:
@@ -235,3 +238,5 @@ def _faults(path: Path) -> Iterator[None]:
         raise ExportError(f"{path} cannot be loaded by transformers: {reason}") from error
     finally:
         logger.setLevel(level)
+        if has_bars:
+            bars.enable_progress_bar()

@@ -135,7 +135,7 @@ class _Rewriting:
     def _node(self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: int) -> None:
         self._made.add(output)
         self._nodes.append(
-            helper.make_node(operator, inputs, [output], name=f"{output}_node", domain=domain, **attributes)
+            helper.make_node(operator, inputs, [output], f"{output}_node", None, domain, None, **attributes)
         )
 
 

@@ -58,9 +58,10 @@ def export(
 ) -> None:
     """Make a model folder of a trained checkpoint: ONNX, proven equal to the original; needs the train extra."""
     check_train_extra()
+    from models.folder import Kind
     from service.commands.export import ExportTask, export_checkpoint
 
-    wanted = None if kind is None else kind.value
+    wanted: Kind | None = None if kind is None else kind.value
     task = ExportTask(checkpoint, out, wanted, name, licence, origin, max_tokens, quantize is Quantize.int8, force)
     export_checkpoint(task, as_json=json)
 

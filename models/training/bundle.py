@@ -50,7 +50,8 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
         recipe={
             "stages": [
                 "commit 9d0d8d8, python -m models.training.reranker --questions qa/train.jsonl.gz"
-                " --question-groups 6000 --sentence-groups 1500 --beir msrd_movies:train:2000 selqa:test:1200 selqa:dev:600 --seed 1",
+                " --question-groups 6000 --sentence-groups 1500"
+                " --beir msrd_movies:train:2000 selqa:test:1200 selqa:dev:600 --seed 1",
                 "tercet train reranker --data qa/train.jsonl.gz#2400 --paragraphs 800 --dataset msrd_movies:train#800"
                 " --dataset selqa:test#1200 --documents docs#600 --dev qa/dev.jsonl.gz#200 --dev-dataset selqa:dev#100"
                 " --init (stage 1, int8) --head-learning-rate 6e-5 --freeze-embeddings --checks 3 --seed 1",

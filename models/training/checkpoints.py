@@ -36,8 +36,9 @@ def load_checkpoint(loader: Any, init: str, recipe: Recipe, **options: object) -
     Raises:
         TrainingError: init is none of these.
     """
-    transformers.utils.logging.set_verbosity_error()  # a new head is no news here
-    transformers.utils.logging.disable_progress_bar()
+    talk: Any = transformers.utils.logging  # its functions have no types
+    talk.set_verbosity_error()  # a new head is no news here
+    talk.disable_progress_bar()
     torch.manual_seed(recipe.seed)
     folder: ModelFolder | None = None
     path = original_encoder() if init == ORIGINAL else Path(init)

@@ -31,7 +31,7 @@ _PAINT = {
     "#996601": "var(--amber)",
 }
 _INK, _QUIET, _LINE, _BLUE, _RED, _GREEN, _AMBER = _PAINT
-_WIDTH_INCHES = 4.9  # so that its 9 pt text can still be read at a phone's width
+_WIDTH_INCHES = 4.9  # so that its 10 pt text can still be read at a phone's width
 _CURVE_MARGINS = (0.005, 0.995)  # the few margins beyond these quantiles would squeeze the rest
 
 
@@ -53,7 +53,7 @@ def _style(name: str) -> Iterator[None]:
             "svg.hashsalt": name,
             "svg.fonttype": "none",
             "text.parse_math": False,  # the name of a data set may hold a $
-            "font.size": 9,
+            "font.size": 10,
             "legend.frameon": False,
             "axes.grid": True,
             "axes.spines.top": False,

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from models.calibration import (
     Calibration,
     CurveQuality,
-    OperatingPoint,
     ReliabilityBin,
     expected_calibration_error,
     fit_logistic,
@@ -130,9 +129,8 @@ def test_platt_beats_isotonic_where_the_truth_is_a_sigmoid_and_loses_where_it_is
 def test_reliability_bins_and_their_error_worked_example() -> None:
     """Two bins of two: means .15 and .85, true 1/2 and 1; the error is .5 * .35 + .5 * .15 = .25."""
     probabilities, labels = np.array([0.9, 0.1, 0.8, 0.2]), np.array([True, False, True, True])
-    assert [
-        (b.weight, pytest.approx(b.mean_probability), b.share_true) for b in reliability_bins(probabilities, labels, 2)
-    ] == [(0.5, 0.15, 0.5), (0.5, 0.85, 1.0)]
+    bins = reliability_bins(probabilities, labels, 2)
+    assert [vars_of(each) for each in bins] == [pytest.approx([0.5, 0.15, 0.5]), pytest.approx([0.5, 0.85, 1.0])]
     assert expected_calibration_error(probabilities, labels, n_bins=2) == pytest.approx(0.25)
 
 
@@ -156,7 +154,9 @@ def test_bins_part_the_rows_whatever_their_order(of: list[tuple[float, bool]], n
     """Reference: walk the sorted distinct probabilities and close a bin when it reaches its quantile."""
     probabilities, labels = columns(of)
     bins = reliability_bins(probabilities, labels, n_bins)
-    expected, waiting, seen, quantile = [], [], 0, 1
+    expected: list[list[int]] = []
+    waiting: list[int] = []
+    seen, quantile = 0, 1
     for value in np.unique(probabilities):
         own = [i for i in range(len(of)) if probabilities[i] == value]
         waiting, seen = waiting + own, seen + len(own)
@@ -201,11 +201,9 @@ def test_log_loss_worked_example_and_certainty_that_is_wrong() -> None:
 def test_operating_points_worked_example() -> None:
     """Margins 1, 2, 3, right no, yes, yes: all three 2/3 right, the two above 1.5 and the one above 2.5 all right."""
     points = operating_points(np.array([2.0, 3.0, 1.0]), np.array([True, True, False]), weights=np.ones(3))
-    assert points == [
-        OperatingPoint(1.0, 3, pytest.approx(1.0), pytest.approx(2 / 3)),
-        OperatingPoint(1.5, 2, pytest.approx(2 / 3), 1.0),
-        OperatingPoint(2.5, 1, pytest.approx(1 / 3), 1.0),
-    ]
+    assert [(p.threshold, p.n_answered) for p in points] == [(1.0, 3), (1.5, 2), (2.5, 1)]
+    assert [p.coverage for p in points] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert [p.precision for p in points] == pytest.approx([2 / 3, 1, 1])
 
 
 @given(st.lists(st.tuples(st.sampled_from([-np.inf, -1.0, 0.0, 2.0]), st.booleans(), st.integers(1, 3)), max_size=15))

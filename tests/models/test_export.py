@@ -229,45 +229,39 @@ def test_a_dual_encoder_that_pools_otherwise_is_refused(tiny_checkpoint: Checkpo
         open_checkpoint(pooled, None)
 
 
-def _configs() -> dict[str, "PretrainedConfig"]:
-    """Return tiny configurations of encoders other than BERT, by name."""
-    import transformers
-
-    sizes = {"vocab_size": 210, "num_attention_heads": 2, "intermediate_size": 64, "hidden_dropout_prob": 0.0}
-    tiny = sizes | {"hidden_size": 32, "num_hidden_layers": 2, "max_position_embeddings": 66}
-    return {
-        "roberta": transformers.RobertaConfig(**tiny, type_vocab_size=1, pad_token_id=1),
-        "distilbert": transformers.DistilBertConfig(
-            vocab_size=210, dim=32, n_layers=2, n_heads=2, hidden_dim=64, max_position_embeddings=66
-        ),
-        "modernbert": transformers.ModernBertConfig(
-            vocab_size=210,
-            hidden_size=32,
-            num_hidden_layers=3,
-            num_attention_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=66,
-            local_attention=16,
-            pad_token_id=0,
-        ),
-        "deberta-v2": transformers.DebertaV2Config(
-            **tiny,
-            relative_attention=True,
-            position_buckets=16,
-            pos_att_type=["p2c", "c2p"],
-            position_biased_input=False,
-            type_vocab_size=0,
-        ),
-    }
+FAMILIES: dict[str, dict[str, Any]] = {
+    "roberta": {"type_vocab_size": 1, "pad_token_id": 1},
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
+    "modernbert": {"local_attention": 16, "pad_token_id": 0},
+    "deberta-v2": {
+        "relative_attention": True,
+        "position_buckets": 16,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+    },
+}
 
 
-@pytest.mark.parametrize("family", ["roberta", "distilbert", "modernbert", "deberta-v2"])
+def tiny_encoder(family: str) -> "PretrainedConfig":
+    """Return the configuration of a tiny encoder other than BERT."""
+    from transformers import AutoConfig
+
+    sizes: dict[str, Any] = {"vocab_size": 210, "max_position_embeddings": 66}
+    if family != "distilbert":
+        sizes |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config: PretrainedConfig = AutoConfig.for_model(family, **sizes, **FAMILIES[family])
+    return config
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_encoders_without_token_types_export_as_well(family: str, tiny_checkpoint: Checkpoints, tmp_path: Path) -> None:
     import torch
     from transformers import AutoModelForQuestionAnswering
 
     torch.manual_seed(3)
-    AutoModelForQuestionAnswering.from_config(_configs()[family]).save_pretrained(tmp_path / family)
+    make: Any = AutoModelForQuestionAnswering.from_config
+    make(tiny_encoder(family)).save_pretrained(tmp_path / family)
     shutil.copy(tiny_checkpoint("reader") / "tokenizer.json", tmp_path / family)
     checkpoint = open_checkpoint(tmp_path / family, None)
     assert checkpoint.kind == "reader"
