@@ -33,8 +33,8 @@ from service.evaluate import JudgedQuery
 from service.pipeline import SearchQuery, search
 
 _RERANK_K = 100
-DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0)
-RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0)
+DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)
+RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0, 400.0, 600.0, 900.0)
 
 Mix = tuple[float, float, float]  # weights of rerank logit, cosine, fused score
 
