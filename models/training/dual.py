@@ -16,9 +16,10 @@ from transformers import AutoModel
 from models.dual_encoder import DualEncoder
 from models.errors import DataError
 from models.tokenization import ModelInput, Tokenizer
+from models.training.batches import padded_batch
 from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
 from models.training.groups import Group
-from models.training.loop import Recipe, Task, padded_batch
+from models.training.loop import Recipe, Task
 from models.training.losses import contrastive_loss
 from models.training.torch_session import TorchSession
 

@@ -7,11 +7,11 @@ changed to what people type into a search box.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.training.data import LabelledQuestion, Triple, passages_by_title, read_beir
-from models.training.mining import MARGIN, Miner
+from models.training.mining import Miner, Wanted
 
 # Questions of these sets need their passage to be understood ("What did he do?"); they are no queries.
 NOT_SELF_CONTAINED_SETS = {"qamr_dev", "qamr_test", "fairytaleqa_train"}
@@ -35,14 +35,14 @@ def self_contained(questions: Sequence[LabelledQuestion]) -> list[LabelledQuesti
 
 
 def groups_from_questions(
-    questions: Sequence[LabelledQuestion], miner: Miner, *, n_groups: int, n_negatives: int, seed: int
+    questions: Sequence[LabelledQuestion], miner: Miner, wanted: Wanted, *, n_groups: int
 ) -> list[Group]:
     """Return at most n_groups groups of a question, its passage, and mined negatives that hold no answer to it.
 
     The last negative is a paragraph of the same title where there is one. Half of the questions lose their question
     mark and capitals, and some all their stop words, as in a search box.
     """
-    generator = random.Random(seed)
+    generator = random.Random(wanted.seed)
     eligible = self_contained(questions)
     chosen = generator.sample(eligible, min(n_groups, len(eligible)))
     siblings = passages_by_title(questions)
@@ -50,10 +50,8 @@ def groups_from_questions(
         [each.query for each in chosen],
         [each.passage for each in chosen],
         list(dict.fromkeys(each.passage for each in questions)),
-        n_negatives=n_negatives,
+        replace(wanted, margin=_CHECKED_MARGIN),
         is_right=lambda number, text: chosen[number].has_answer_in(text),
-        margin=_CHECKED_MARGIN,
-        seed=seed,
     )
     groups = []
     for question, negatives in zip(chosen, mined, strict=True):
@@ -66,14 +64,12 @@ def groups_from_questions(
     return groups
 
 
-def groups_from_paragraphs(
-    passages: Sequence[str], miner: Miner, *, n_groups: int, n_negatives: int, seed: int
-) -> list[Group]:
+def groups_from_paragraphs(passages: Sequence[str], miner: Miner, wanted: Wanted, *, n_groups: int) -> list[Group]:
     """Return groups of a sentence or a half of a paragraph and the rest of it (Lee et al. 2019, inverse cloze task).
 
     They stand for queries that are statements, and long ones.
     """
-    generator = random.Random(seed + 1)
+    generator = random.Random(wanted.seed + 1)
     chosen = [text for text in generator.sample(passages, len(passages)) if text.count(". ") >= 3][:n_groups]
     queries, rests = [], []
     for number, passage in enumerate(chosen):
@@ -90,23 +86,19 @@ def groups_from_paragraphs(
         queries,
         rests,
         list(passages),
-        n_negatives=n_negatives,
+        replace(wanted, margin=_CHECKED_MARGIN),
         is_right=lambda number, text: text == chosen[number],
-        margin=_CHECKED_MARGIN,
-        seed=seed,
     )
     return [Group(*parts) for parts in zip(queries, rests, mined, strict=True) if parts[2]]
 
 
-def groups_from_beir(
-    folder: Path, split: str, miner: Miner, *, limit: int | None, n_negatives: int, seed: int
-) -> list[Group]:
+def groups_from_beir(folder: Path, split: str, miner: Miner, wanted: Wanted, *, limit: int | None) -> list[Group]:
     """Return groups of a judged query, one document judged relevant, and others; at most limit of them.
 
     Documents judged not relevant are its negatives; where they are too few, negatives are mined.
     """
     dataset = read_beir(folder, split)
-    generator = random.Random(seed + 2)
+    generator = random.Random(wanted.seed + 2)
     judged = [
         (dataset.queries[query_id], [each for each in judgements.items() if each[0] in dataset.documents])
         for query_id, judgements in dataset.judgements.items()
@@ -118,26 +110,24 @@ def groups_from_beir(
         relevant = [dataset.documents[document] for document, grade in grades if grade > 0]
         others = [dataset.documents[document] for document, grade in grades if grade <= 0]
         generator.shuffle(others)
-        triples.append((Triple(query, generator.choice(relevant), tuple(others[:n_negatives])), set(relevant)))
+        triples.append((Triple(query, generator.choice(relevant), tuple(others[: wanted.n_negatives])), set(relevant)))
     return _completed(
         [triple for triple, _ in triples],
         miner,
         list(dict.fromkeys(dataset.documents.values())),
-        n_negatives=n_negatives,
+        wanted,
         is_right=lambda number, text: text in triples[number][1],
-        seed=seed,
     )
 
 
-def groups_from_triples(triples: Sequence[Triple], miner: Miner, *, n_negatives: int, seed: int) -> list[Group]:
+def groups_from_triples(triples: Sequence[Triple], miner: Miner, wanted: Wanted) -> list[Group]:
     """Return one group a triple; where its negatives are too few, more are mined among all positives."""
     return _completed(
         triples,
         miner,
         list(dict.fromkeys(triple.positive for triple in triples)),
-        n_negatives=n_negatives,
+        wanted,
         is_right=lambda number, text: text == triples[number].positive,
-        seed=seed,
     )
 
 
@@ -145,31 +135,26 @@ def _completed(
     triples: Sequence[Triple],
     miner: Miner,
     passages: Sequence[str],
-    *,
-    n_negatives: int,
+    wanted: Wanted,
     is_right: Callable[[int, str], bool],
-    seed: int,
 ) -> list[Group]:
     """Return groups of n_negatives, what the triples lack being mined; a triple for which too few are found is left.
 
     Where few triples lack any, BM25 alone proposes: encoding a whole collection for them is not worth it.
     """
-    lacking = [number for number, triple in enumerate(triples) if len(triple.negatives) < n_negatives]
+    lacking = [number for number, triple in enumerate(triples) if len(triple.negatives) < wanted.n_negatives]
     mined = miner.hard_negatives(
         [triples[number].query for number in lacking],
         [triples[number].positive for number in lacking],
         passages,
-        n_negatives=n_negatives,
+        replace(wanted, is_lexical=len(lacking) < _MANY_SHARE * len(triples)),
         is_right=lambda number, text: is_right(lacking[number], text),
-        margin=MARGIN,
-        is_lexical=len(lacking) < _MANY_SHARE * len(triples),
-        seed=seed,
     )
     extra = dict(zip(lacking, mined, strict=True))
     groups = []
     for number, triple in enumerate(triples):
-        negatives = tuple(dict.fromkeys([*triple.negatives, *extra.get(number, ())]))[:n_negatives]
-        if len(negatives) == n_negatives:
+        negatives = tuple(dict.fromkeys([*triple.negatives, *extra.get(number, ())]))[: wanted.n_negatives]
+        if len(negatives) == wanted.n_negatives:
             groups.append(Group(triple.query, triple.positive, negatives))
     return groups
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from models.errors import TrainingError
-from models.tokenization import ModelInput
+from models.training.batches import token_budget_batches
 from models.training.fast import seed_everything
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 BEST_FOLDER = "best"
 STATE_FILE = "state.pt"
 LOG_FILE = "log.csv"
-_WIDTH_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,19 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a run does what costs time and changes nothing.
+
+    dev_checks is how often the dev measures are taken, evenly over the run, the last time at its end; save_seconds the
+    most that a kill can cost; log_steps how often the log gets a line and report is called.
+    """
+
+    dev_checks: int = 4
+    save_seconds: float = 300.0
+    log_steps: int = 20
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Where a run is; measures are those of the latest check on dev."""
 
@@ -79,70 +91,17 @@ class Progress:
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
-def token_budget_batches(lengths: NDArray[np.int64], *, batch_tokens: int, seed: int) -> list[NDArray[np.int64]]:
-    """Return batches of indices whose padded size stays within batch_tokens, in random order.
-
-    Every index comes exactly once. Items of like length share a batch; an item longer than the budget is a batch
-    of its own. Lengths are jittered by up to 8 tokens so that batches differ between seeds.
-
-    Args:
-        lengths: (n,) padded tokens that each item costs.
-    """
-    generator = np.random.default_rng(seed)
-    order = np.argsort(lengths + generator.integers(0, 8, lengths.size), kind="stable")
-    batches: list[NDArray[np.int64]] = []
-    start = 0
-    longest = 0
-    for position, index in enumerate(order):
-        longest = max(longest, int(lengths[index]))
-        if position > start and longest * (position - start + 1) > batch_tokens:
-            batches.append(order[start:position])
-            start, longest = position, int(lengths[index])
-    if start < order.size:
-        batches.append(order[start:])
-    generator.shuffle(batches)
-    return batches
-
-
-def padded_batch(inputs: Sequence[ModelInput]) -> dict[str, Tensor]:
-    """Return what a transformers model takes, as int64 tensors (n_inputs, longest)."""
-    return {
-        "input_ids": pad([item.ids for item in inputs]),
-        "attention_mask": pad([np.ones_like(item.ids) for item in inputs]),
-        "token_type_ids": pad([item.token_types for item in inputs]),
-    }
-
-
-def pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:
-    """Return rows as one (n_rows, width) int64 tensor, padded with 0 at the end to the next multiple of 16.
-
-    The bfloat16 matrix products of attention were 15% faster a step at such widths.
-    """
-    longest = max(row.size for row in rows)
-    out = np.zeros((len(rows), -(-longest // _WIDTH_STEP) * _WIDTH_STEP), np.int64)
-    for i, row in enumerate(rows):
-        out[i, : row.size] = row
-    return torch.from_numpy(out)
-
-
 def train(
     task: Task,
     recipe: Recipe,
     out: Path,
     *,
-    dev_checks: int = 4,
-    save_seconds: float = 300.0,
-    log_steps: int = 20,
+    pace: Pace = Pace(),  # frozen
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Mapping[str, float]:
     """Train the task's model, or go on with the run in out, and return the dev measures of its best checkpoint.
 
     Without dev measures the last checkpoint is the best one and the mapping is empty.
-
-    Args:
-        dev_checks: how often the dev measures are taken, evenly over the run, the last time at its end.
-        save_seconds: the most that a kill can cost.
-        log_steps: how often the log gets a line and report is called.
 
     Raises:
         TrainingError: out holds a run of another recipe or other data, or the loss is not a number.
@@ -150,7 +109,7 @@ def train(
     batches = _all_batches(task.lengths, recipe)
     run = _Run(task, recipe, out, batches)
     run.resume()
-    checks = {len(batches) * (i + 1) // dev_checks for i in range(dev_checks)}
+    checks = {len(batches) * (i + 1) // pace.dev_checks for i in range(pace.dev_checks)}
     saved = since = time.monotonic()
     losses: list[float] = []
     tokens = 0
@@ -159,13 +118,13 @@ def train(
         losses.append(run.learn(batch))
         tokens += int(task.lengths[batch].sum())
         is_check = run.step in checks
-        if run.step % log_steps == 0 or is_check:
+        if run.step % pace.log_steps == 0 or is_check:
             progress = Progress(run.step, len(batches), float(np.mean(losses)), tokens / (time.monotonic() - since))
             measures = run.check() if is_check else {}
             run.log(progress, measures)
             report(Progress(**{**asdict(progress), "measures": measures}))
             losses, tokens, since = [], 0, time.monotonic()
-        if is_check or time.monotonic() - saved > save_seconds:
+        if is_check or time.monotonic() - saved > pace.save_seconds:
             run.save()
             saved = time.monotonic()
     return run.best

@@ -7,6 +7,7 @@ beats a fixed rank or score).
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import bm25s
 import numpy as np
@@ -18,6 +19,20 @@ from models.dual_encoder import DualEncoder
 MARGIN = 0.95
 _DEPTH = 30
 _TEXTS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many negatives a query gets, and how they are chosen.
+
+    A negative's cosine stays below margin times the positive's; is_lexical takes BM25's proposals only, so that not
+    every passage has to be encoded.
+    """
+
+    n_negatives: int
+    seed: int
+    margin: float = MARGIN
+    is_lexical: bool = False
 
 
 class Miner:
@@ -50,28 +65,24 @@ class Miner:
         queries: Sequence[str],
         positives: Sequence[str],
         passages: Sequence[str],
+        wanted: Wanted,
         *,
-        n_negatives: int,
         is_right: Callable[[int, str], bool],
-        margin: float = MARGIN,
-        is_lexical: bool = False,
-        seed: int,
     ) -> list[tuple[str, ...]]:
-        """Return n_negatives passages for each query, or none where there are fewer, BM25's and the encoder's in turn.
+        """Return the wanted passages for each query, or none where there are fewer, BM25's and the encoder's in turn.
 
         Args:
             positives: the relevant passage of each query.
             passages: where negatives are looked for; each distinct.
             is_right: whether a text answers the query of that number; such a one is no negative.
-            margin: a negative's cosine stays below this share of the positive's.
-            is_lexical: take BM25's proposals only, so that not every passage has to be encoded.
         """
         if not queries:
             return []
-        generator = random.Random(seed)
-        bars = margin * self.cosines(queries, positives)
+        n_negatives = wanted.n_negatives
+        generator = random.Random(wanted.seed)
+        bars = wanted.margin * self.cosines(queries, positives)
         lexical = bm25_hits(passages, queries, depth=_DEPTH)
-        dense = [[] for _ in queries] if is_lexical else self._dense_hits(passages, queries)
+        dense = [[] for _ in queries] if wanted.is_lexical else self._dense_hits(passages, queries)
         proposals = zip(lexical, dense, strict=True)
         mined = []
         for number, (query, halves) in enumerate(zip(queries, proposals, strict=True)):

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,9 +20,10 @@ from models.errors import DataError
 from models.evaluation import best_threshold, token_f1
 from models.reader import Reader
 from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
+from models.training.batches import padded_batch
 from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
 from models.training.data import LabelledQuestion
-from models.training.loop import Recipe, Task, padded_batch
+from models.training.loop import Recipe, Task
 from models.training.losses import span_loss
 from models.training.torch_session import TorchSession
 from models.training.unanswerable import edited_questions, moved_questions
@@ -165,20 +167,13 @@ def reader_task(
         raise DataError("the data holds no question to learn from")
     n_null = sum(example.start == 0 for example in examples)
     logger.info("%d windows, %d of them without an answer", len(examples), n_null)
-    folder = checkpoint_folder(
-        "reader",
-        tokenizer_path,
-        max_tokens=MAX_WINDOW_TOKENS,
-        max_query_tokens=MAX_QUERY_TOKENS,
-        overlap_tokens=OVERLAP_TOKENS,
-    )
+    reader = _reader_in_training(model, tokenizer_path)
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_span_loss(model, [examples[i] for i in indices])
 
     def dev_measures() -> Mapping[str, float]:
-        session = TorchSession(model, folder.settings.outputs)
-        return reader_measures(Reader(folder, n_threads=1, session=session), dev)
+        return reader_measures(reader, dev)
 
     return Task(
         model=model,
@@ -188,3 +183,14 @@ def reader_task(
         save=lambda path: save_checkpoint(model, tokenizer_path, path),
         decoded=[tokenizer.decode(each.input.ids.tolist()) for each in examples[:: len(examples) // 4 + 1]],
     )
+
+
+def _reader_in_training(model: torch.nn.Module, tokenizer: Path) -> Reader:
+    folder = checkpoint_folder(
+        "reader",
+        tokenizer,
+        max_tokens=MAX_WINDOW_TOKENS,
+        max_query_tokens=MAX_QUERY_TOKENS,
+        overlap_tokens=OVERLAP_TOKENS,
+    )
+    return Reader(folder, n_threads=1, session=TorchSession(model, folder.settings.outputs))

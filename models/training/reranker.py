@@ -7,6 +7,7 @@ learning again what it knows, and has less to say about text unlike its training
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from transformers import AutoModelForSequenceClassification
 from models.cross_encoder import CrossEncoder
 from models.errors import DataError
 from models.tokenization import ModelInput, Tokenizer
+from models.training.batches import padded_batch
 from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
 from models.training.groups import Group
-from models.training.loop import Recipe, Task, padded_batch
+from models.training.loop import Recipe, Task
 from models.training.losses import listwise_loss, pointwise_loss
 from models.training.mining import Miner
 from models.training.torch_session import TorchSession
@@ -45,12 +47,20 @@ def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[Mo
     ]
 
 
-def retrieval_scores(groups: Sequence[Group], miner: Miner) -> NDArray[np.float32]:
-    """Return the (groups, candidates) cosines of each group's query with its passages, the relevant one first."""
-    texts = [text for group in groups for text in (group.positive, *group.negatives)]
-    n_candidates = len(texts) // max(1, len(groups))
-    queries = [group.query for group in groups for _ in range(n_candidates)]
-    return miner.cosines(queries, texts).reshape(len(groups), n_candidates)
+@dataclass(frozen=True, slots=True)
+class RetrievalTerm:
+    """What retrieval adds to the logit in the listwise loss: weight times the cosine; weight 0 trains without."""
+
+    miner: Miner
+    weight: float
+
+    def of(self, groups: Sequence[Group]) -> NDArray[np.float32]:
+        """Return the (groups, candidates) terms of each group's query with its passages, the relevant one first."""
+        texts = [text for group in groups for text in (group.positive, *group.negatives)]
+        n_candidates = len(texts) // max(1, len(groups))
+        queries = [group.query for group in groups for _ in range(n_candidates)]
+        cosines = self.miner.cosines(queries, texts).reshape(len(groups), n_candidates)
+        return np.asarray(self.weight * cosines, np.float32)
 
 
 def batch_group_loss(model: torch.nn.Module, batch: Sequence[Sequence[ModelInput]], offsets: Tensor) -> Tensor:
@@ -81,13 +91,12 @@ def _reciprocal_rank(scores: NDArray[np.float32]) -> float:
 
 
 def reranker_task(
-    groups: Sequence[Group], dev: Sequence[Group], miner: Miner, init: str, recipe: Recipe, *, retrieval_weight: float
+    groups: Sequence[Group], dev: Sequence[Group], retrieval: RetrievalTerm, init: str, recipe: Recipe
 ) -> Task:
     """Return what a cross-encoder learns from the groups, starting from the encoder (or cross-encoder) init names.
 
     Args:
         dev: groups to measure on, of any one size.
-        retrieval_weight: what a cosine of 1 adds to the logit in the listwise loss; 0 to train without.
 
     Raises:
         DataError: there is no group to learn from.
@@ -97,8 +106,8 @@ def reranker_task(
     model, tokenizer_path = load_checkpoint(AutoModelForSequenceClassification, init, recipe, num_labels=1)
     tokenizer = Tokenizer(tokenizer_path)
     encoded, encoded_dev = encode_groups(groups, tokenizer), encode_groups(dev, tokenizer)
-    offsets = torch.from_numpy(retrieval_weight * retrieval_scores(groups, miner))
-    dev_offsets = retrieval_weight * retrieval_scores(dev, miner)
+    offsets = torch.from_numpy(retrieval.of(groups))
+    dev_offsets = retrieval.of(dev)
     logger.info("%d groups of %d passages", len(groups), offsets.shape[1])
     folder = checkpoint_folder(
         "cross-encoder", tokenizer_path, max_tokens=MAX_PAIR_TOKENS, max_query_tokens=MAX_QUERY_TOKENS

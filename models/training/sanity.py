@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from models.errors import TrainingError
-from models.training.loop import Progress, Recipe, Task, train
+from models.training.loop import Pace, Progress, Recipe, Task, train
 
 N_EXAMPLES = 32
 _STEPS = 120
@@ -42,7 +42,7 @@ def overfit(
     n_batches = max(1, -(-int(small.lengths.sum()) // recipe.batch_tokens))
     with TemporaryDirectory() as scratch:
         long = replace(recipe, epochs=-(-_STEPS // n_batches), dropout=0.0)
-        train(small, long, Path(scratch), dev_checks=1, save_seconds=float("inf"), log_steps=5, report=note)
+        train(small, long, Path(scratch), pace=Pace(1, float("inf"), 5), report=note)
     task.model.load_state_dict(before)
     if not losses[-1] < _LEFT * losses[0]:
         raise TrainingError(

@@ -15,7 +15,7 @@ from models.training.groups import (
     groups_from_triples,
     self_contained,
 )
-from models.training.mining import Miner
+from models.training.mining import Miner, Wanted
 from models.training.sections import pairs_from_documents
 
 DEV_NEGATIVES = 9
@@ -70,24 +70,24 @@ def _split_by_query(groups: Sequence[Group], seed: int) -> tuple[list[Group], li
 
 
 def _all_groups(sources: GroupSources, miner: Miner, seed: int) -> list[Group]:
-    n = sources.n_negatives
+    wanted = Wanted(sources.n_negatives, seed)
     groups: list[Group] = []
     paragraphs: dict[str, None] = {}
     for source in sources.files:
         if holds_triples(source.path):
             triples = _sample(read_triples(source.path), source.limit, seed)
-            groups += groups_from_triples(triples, miner, n_negatives=n, seed=seed)
+            groups += groups_from_triples(triples, miner, wanted)
         else:
             questions = read_questions(source.path)
             paragraphs |= dict.fromkeys(question.passage for question in self_contained(questions))
             limit = len(questions) if source.limit is None else source.limit
-            groups += groups_from_questions(questions, miner, n_groups=limit, n_negatives=n, seed=seed)
-    groups += groups_from_paragraphs(list(paragraphs), miner, n_groups=sources.paragraphs, n_negatives=n, seed=seed)
+            groups += groups_from_questions(questions, miner, wanted, n_groups=limit)
+    groups += groups_from_paragraphs(list(paragraphs), miner, wanted, n_groups=sources.paragraphs)
     for source in sources.datasets:
-        groups += groups_from_beir(source.path, source.split, miner, limit=source.limit, n_negatives=n, seed=seed)
+        groups += groups_from_beir(source.path, source.split, miner, wanted, limit=source.limit)
     for source in sources.documents:
         pairs = _sample(pairs_from_documents(source.path), source.limit, seed)
-        groups += groups_from_triples(pairs, miner, n_negatives=n, seed=seed)
+        groups += groups_from_triples(pairs, miner, wanted)
     return groups
 
 

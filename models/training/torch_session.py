@@ -8,7 +8,7 @@ from torch import nn
 
 from models.session import Outputs
 from models.tokenization import ModelInput
-from models.training.loop import padded_batch, token_budget_batches
+from models.training.batches import padded_batch, token_budget_batches
 
 _BATCH_TOKENS = 8192
 

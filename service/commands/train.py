@@ -10,10 +10,10 @@ from models.folder import open_model_folder
 from models.session import available_cpus
 from models.training.data import read_questions
 from models.training.dual import dual_task
-from models.training.loop import BEST_FOLDER, Progress, Recipe, Task, train
+from models.training.loop import BEST_FOLDER, Pace, Progress, Recipe, Task, train
 from models.training.mining import Miner
 from models.training.reader import NullSide, reader_task
-from models.training.reranker import reranker_task
+from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
 from models.training.sources import GroupSources, Source, groups_of_sources, split_by_title
 from service.commands.faults import CommandError
@@ -54,7 +54,7 @@ def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *,
     """Train a cross-encoder; raises as `train_reader`."""
     with _miner() as miner:
         groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed)
-        task = reranker_task(groups, held_out, miner, run.init, run.recipe, retrieval_weight=retrieval_weight)
+        task = reranker_task(groups, held_out, RetrievalTerm(miner, retrieval_weight), run.init, run.recipe)
     _run(task, run)
 
 
@@ -91,7 +91,7 @@ def _run(task: Task, run: Run) -> None:
         if run.is_sane:
             first, last = overfit(task, run.recipe, _shown(display.update, "Learning a few by heart"))
             say(f"Learned a few examples by heart: loss {first:.3f} to {last:.3f}.")
-        best = train(task, run.recipe, run.out, dev_checks=run.checks, report=_shown(display.update, "Training"))
+        best = train(task, run.recipe, run.out, pace=Pace(run.checks), report=_shown(display.update, "Training"))
     say(f"The best checkpoint is in {run.out / BEST_FOLDER}{_of(best)}.")
     say(f"Next: tercet export {run.out} --out MODEL_FOLDER, then tercet calibrate.")
 

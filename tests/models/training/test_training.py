@@ -18,6 +18,7 @@ from models.errors import DataError, TrainingError
 from models.export import export
 from models.folder import Kind, open_model_folder
 from models.tokenization import Tokenizer
+from models.training.batches import pad, padded_batch, token_budget_batches
 from models.training.checkpoints import checkpoint_folder, load_checkpoint
 from models.training.data import (
     LabelledQuestion,
@@ -30,10 +31,10 @@ from models.training.data import (
 from models.training.dual import dual_task
 from models.training.fast import ByteDropout, load_for_training
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_triples
-from models.training.loop import BEST_FOLDER, Progress, Recipe, Task, pad, padded_batch, token_budget_batches, train
-from models.training.mining import Miner
+from models.training.loop import BEST_FOLDER, Pace, Progress, Recipe, Task, train
+from models.training.mining import Miner, Wanted
 from models.training.reader import NullSide, reader_task, span_examples
-from models.training.reranker import reranker_task
+from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
 from models.training.sections import pairs_from_documents
 from models.training.unanswerable import edited_questions, moved_questions
@@ -113,7 +114,7 @@ def test_the_reranker_learns_groups_by_heart(
 ) -> None:
     recipe = tiny_recipe(epochs=100, batch_tokens=2000, rate=5e-3)
     init = str(tiny_checkpoint("dual-encoder"))
-    task = reranker_task(GROUPS, GROUPS, tiny_miner, init, recipe, retrieval_weight=5.0)
+    task = reranker_task(GROUPS, GROUPS, RetrievalTerm(tiny_miner, 5.0), init, recipe)
     assert train(task, recipe, tmp_path / "out") == {"mrr": 1.0, "mrr_alone": 1.0}
     assert losses(tmp_path / "out")[-1] < 0.3 < losses(tmp_path / "out")[0]
 
@@ -129,7 +130,7 @@ def test_equal_seeds_train_equal_models_and_others_do_not(
 ) -> None:
     for name, seed in (("one", 5), ("two", 5), ("other", 6)):
         recipe = tiny_recipe(seed=seed)
-        train(tiny_reader_task(recipe), recipe, tmp_path / name, log_steps=1)
+        train(tiny_reader_task(recipe), recipe, tmp_path / name, pace=Pace(log_steps=1))
     assert losses(tmp_path / "one") == losses(tmp_path / "two") != losses(tmp_path / "other")
 
 
@@ -142,17 +143,23 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(
 ) -> None:
     recipe = tiny_recipe(batch_tokens=100)
     whole = tiny_reader_task(recipe)
-    train(whole, recipe, tmp_path / "whole", log_steps=1)
+    train(whole, recipe, tmp_path / "whole", pace=Pace(log_steps=1))
 
     def die(progress: Progress) -> None:
         if progress.step == progress.n_steps - 2:
             raise KilledError
 
     with pytest.raises(KilledError):
-        train(tiny_reader_task(recipe), recipe, tmp_path / "killed", save_seconds=0, log_steps=1, report=die)
+        train(tiny_reader_task(recipe), recipe, tmp_path / "killed", pace=Pace(save_seconds=0, log_steps=1), report=die)
     resumed = tiny_reader_task(recipe)
     steps: list[int] = []
-    train(resumed, recipe, tmp_path / "killed", log_steps=1, report=lambda progress: steps.append(progress.step))
+    train(
+        resumed,
+        recipe,
+        tmp_path / "killed",
+        pace=Pace(log_steps=1),
+        report=lambda progress: steps.append(progress.step),
+    )
     assert steps[0] > 1
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
     for mine, theirs in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
@@ -174,7 +181,7 @@ def test_the_best_checkpoint_is_kept_and_not_the_last(
     saved: list[int] = []
     task = tiny_reader_task(recipe)
     task = replace(task, dev_measures=lambda: {"f1": next(values)}, save=lambda path: saved.append(1))
-    assert train(task, recipe, tmp_path / "out", dev_checks=3) == {"f1": 0.9}
+    assert train(task, recipe, tmp_path / "out", pace=Pace(dev_checks=3)) == {"f1": 0.9}
     assert len(saved) == 2
 
 
@@ -377,7 +384,7 @@ def test_bad_records_are_refused_with_file_line_and_reason(tmp_path: Path, line:
 
 def test_group_negatives_hold_no_answer(tmp_path: Path, tiny_miner: Miner) -> None:
     questions = read_questions(write_questions(tmp_path / "train.jsonl"))
-    groups = groups_from_questions(questions, tiny_miner, n_groups=6, n_negatives=2, seed=1)
+    groups = groups_from_questions(questions, tiny_miner, Wanted(2, 1), n_groups=6)
     assert groups
     for group in groups:
         town = group.positive.split()[0]
@@ -394,7 +401,7 @@ def test_mined_negatives_stay_below_the_margin(tiny_miner: Miner) -> None:
 
     def mine(margin: float, n_negatives: int) -> tuple[str, ...]:
         [found] = tiny_miner.hard_negatives(
-            [query], [positive], passages, n_negatives=n_negatives, is_right=lambda n, t: False, margin=margin, seed=1
+            [query], [positive], passages, Wanted(n_negatives, 1, margin), is_right=lambda n, t: False
         )
         return found
 
@@ -417,16 +424,14 @@ def test_beir_groups_follow_the_judgements_and_bad_folders_are_named(tmp_path: P
     with pytest.raises(DataError, match=r"corpus\.jsonl is missing"):
         read_beir(tmp_path, "train")
     write_beir(tmp_path)
-    [group] = groups_from_beir(tmp_path, "train", tiny_miner, limit=5, n_negatives=3, seed=1)
+    [group] = groups_from_beir(tmp_path, "train", tiny_miner, Wanted(3, 1), limit=5)
     assert (group.query, group.positive) == ("query", "the tower")
     assert set(group.negatives) == {"the lima", "the porto", "the harbour"}
 
 
 def test_triples_keep_their_own_negatives_and_those_with_too_few_are_left_out(tiny_miner: Miner) -> None:
     triples = [Triple("q", "the town", ("a lamp", "a map")), Triple("q", "the sea", ("a lamp", "a map", "a file"))]
-    assert groups_from_triples(triples, tiny_miner, n_negatives=3, seed=1) == [
-        Group("q", "the sea", triples[1].negatives)
-    ]
+    assert groups_from_triples(triples, tiny_miner, Wanted(3, 1)) == [Group("q", "the sea", triples[1].negatives)]
 
 
 def test_headings_ask_for_their_sections(tmp_path: Path) -> None:
