@@ -27,6 +27,7 @@ from service.engine import open_engine
 from service.evaluate import RETRIEVE_K, JudgedQuery, read_judged_queries
 from service.settings import load_settings
 
+_LEFT_OUT = ""
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(11))
 
 
@@ -62,7 +63,8 @@ def _normalised(scores: NDArray[np.float64], floor: float | None) -> NDArray[np.
 def ndcg(union: Union, fusion: Fusion) -> float:
     """Return nDCG@10 of documents, each where its best passage is."""
     order = np.argsort(-fusion(union), kind="stable")
-    return ndcg_at_k(list(dict.fromkeys(union.documents[i] for i in order)), union.judgements, 10)
+    ranking = dict.fromkeys(union.documents[i] for i in order if union.documents[i] != _LEFT_OUT)
+    return ndcg_at_k(list(ranking), union.judgements, 10)
 
 
 async def unions(dataset: Path, split: str, n_queries: int | None) -> list[Union]:
@@ -80,7 +82,7 @@ def _union(snapshot: Snapshot, query: JudgedQuery, vector: NDArray[np.float32]) 
     documents = [passage.document_id for passage in snapshot.passages(fused.rows)]
     own = snapshot.document(query.query_id)
     if own is not None and own.text.split() == query.query.split():  # a query that is a document, as in ArguAna
-        documents = ["" if document == query.query_id else document for document in documents]
+        documents = [_LEFT_OUT if document == query.query_id else document for document in documents]
     return Union(
         query.judgements,
         documents,
