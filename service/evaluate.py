@@ -80,7 +80,6 @@ class RankedQuery:
     seconds: Mapping[str, float]
     first: tuple[RankedDocument, ...]
     relevant: tuple[RankedDocument, ...]
-    n_candidates: int
     query_cut_tokens: int
     n_passages_cut: int
     relevances: NDArray[np.float64]
@@ -193,7 +192,6 @@ def judge(query: JudgedQuery, outcome: SearchOutcome, results: Sequence[Result])
         seconds={stage: outcome.timings[stage] for stage in STAGES if stage in outcome.timings},
         first=tuple(documents[:_KEPT]),
         relevant=tuple(each for each in documents if judgements.get(each.document_id, 0) > 0),
-        n_candidates=outcome.n_candidates,
         query_cut_tokens=outcome.query_cut_tokens,
         n_passages_cut=outcome.n_passages_cut,
         relevances=np.array(relevances, np.float64).reshape(-1, 2),

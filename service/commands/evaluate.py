@@ -89,6 +89,19 @@ def run_evaluation(task: Evaluation, settings: Settings) -> None:
         check_destination(task.report)
     subject = find_subject(task.target, settings)
     files = [each for each in task.datasets if not each.is_dir()]
+    _check_fit(task, subject, files)
+    if files:
+        evaluate_reader(task, files[0], subject.settings)
+    else:
+        evaluate_rankings(task, subject)
+
+
+def _check_fit(task: Evaluation, subject: Subject, files: Sequence[Path]) -> None:
+    """Return when what is measured and what it is measured on fit together; files are the datasets that no folder is.
+
+    Raises:
+        CommandError: they do not.
+    """
     gone = [each for each in files if not each.exists()]
     if gone:
         raise CommandError(f"there is no folder and no file {gone[0]}")
@@ -99,10 +112,8 @@ def run_evaluation(task: Evaluation, settings: Settings) -> None:
         raise CommandError(f"{task.target!r} is {ranker}: give it BEIR folders, with --dataset; {files[0]} is a file")
     if files and len(task.datasets) > 1:
         raise CommandError(f"a file of questions is measured alone: give either {files[0]} or the folders")
-    if files:
-        evaluate_reader(task, files[0], subject.settings)
-    else:
-        evaluate_rankings(task, subject)
+    if subject.is_index and task.reindexes:
+        raise CommandError(f"the index {task.target!r} is judged as it stands, so --reindex has no place here")
 
 
 def find_subject(target: str | None, settings: Settings) -> Subject:

@@ -219,7 +219,7 @@ def test_a_query_that_only_shares_its_id_with_a_document_loses_nothing(settings:
 
 def ranked(*measures: tuple[float, float, float]) -> list[RankedQuery]:
     query = JudgedQuery("q", "q", {})
-    return [RankedQuery(query, each, {"fuse": 1.0}, (), (), 0, 0, 0, np.zeros((0, 2))) for each in measures]
+    return [RankedQuery(query, each, {"fuse": 1.0}, (), (), 0, 0, np.zeros((0, 2))) for each in measures]
 
 
 def test_the_mean_counts_every_data_set_alike() -> None:
@@ -316,6 +316,9 @@ def test_what_does_not_fit_together_is_one_sentence(settings: Settings, dataset:
         task = Evaluation(target, datasets, "test", None, [], False, False, None, "tercet")
         with pytest.raises(CommandError, match=sentence):
             run_evaluation(task, settings)
+    reindexing = Evaluation(settings.index, [dataset], "test", None, [], True, False, None, "tercet")
+    with pytest.raises(CommandError, match="judged as it stands, so --reindex"):
+        run_evaluation(reindexing, settings)
 
 
 def test_judged_queries_come_in_the_order_of_the_judgements(dataset: Path) -> None:
