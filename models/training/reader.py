@@ -17,10 +17,11 @@ from torch import Tensor
 from transformers import AutoModelForQuestionAnswering
 
 from models.errors import DataError
-from models.evaluation import best_threshold, token_f1
+from models.evaluation import best_threshold
 from models.reader import Reader
 from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
 from models.training.batches import padded_batch
+from models.training.calibrate import read_all
 from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
 from models.training.data import LabelledQuestion
 from models.training.loop import Recipe, Task
@@ -130,18 +131,10 @@ def reader_measures(reader: Reader, questions: Sequence[LabelledQuestion]) -> di
 
     Answerable and unanswerable questions weigh the same in the former.
     """
-    answered, margins = [], []
-    tasks = [reader.prepare(question.query, [question.passage]) for question in questions]
-    logits = iter(reader.run([item for task in tasks for item in task.inputs]))
-    for task in tasks:
-        reading = reader.decide(task, [next(logits) for _ in task.windows], n_best=1)
-        answered.append(reading.answers[0].text if reading.answers else "")
-        margins.append(-np.inf if reading.decision.margin is None else reading.decision.margin)
-    truths = [[text for _, text in question.answers] for question in questions]
-    f1 = np.array([token_f1(text, truth) for text, truth in zip(answered, truths, strict=True)])
-    has_answer = np.array([bool(truth) for truth in truths])
+    read = read_all(reader, questions)
+    f1, has_answer = read.f1, read.is_answerable
     weights = np.where(has_answer, 0.5 / max(1, has_answer.sum()), 0.5 / max(1, (~has_answer).sum()))
-    _, best = best_threshold(np.array(margins), f1 * weights, ~has_answer * weights)
+    _, best = best_threshold(read.margins, f1 * weights, ~has_answer * weights)
     total = best * len(questions) / weights.sum()
     return {"f1_balanced": float(total), "has_answer_f1": float(f1[has_answer].mean()) if has_answer.any() else 0.0}
 
