@@ -23,7 +23,7 @@ from models.errors import ExportError
 from models.folder import OUTPUTS, TOKENIZER_FILE, Kind
 
 CONFIG_FILE = "config.json"
-_BEST_FOLDER = "best"  # of a training run, see models.training.loop
+BEST_FOLDER = "best"  # of a training run
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _VOCABULARIES = ("vocab.txt", "vocab.json", "spm.model", "sentencepiece.bpe.model", "tokenizer.model")
 _HEADS: Mapping[str, Kind] = {
@@ -95,8 +95,8 @@ def open_checkpoint(path: Path, kind: Kind | None) -> Checkpoint:
     """
     if not path.is_dir():
         raise ExportError(f"{path} is not a folder")
-    if not (path / CONFIG_FILE).is_file() and (path / _BEST_FOLDER / CONFIG_FILE).is_file():
-        path = path / _BEST_FOLDER
+    if not (path / CONFIG_FILE).is_file() and (path / BEST_FOLDER / CONFIG_FILE).is_file():
+        path = path / BEST_FOLDER
     content = _config(path)
     if not any((path / each).is_file() for name in _WEIGHTS for each in (name, f"{name}.index.json")):
         raise ExportError(f"{path} has no weights ({' or '.join(_WEIGHTS)})")

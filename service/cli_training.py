@@ -151,6 +151,18 @@ def train_dual(
     train_dual(sources, held_out, Run(init, out, recipe, checks, sanity))
 
 
+@training.command("average")
+def average(
+    checkpoint: Annotated[list[Path], typer.Argument(help="Runs or transformers folders, two or more.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, for tercet export.")],
+) -> None:
+    """Average the weights of runs that began at the same checkpoint."""
+    check_train_extra()
+    from service.commands.train import average_checkpoints
+
+    average_checkpoints(checkpoint, out)
+
+
 def _sources(
     data: list[str] | None, dataset: list[str] | None, documents: list[str] | None, paragraphs: int, negatives: int
 ) -> "GroupSources":

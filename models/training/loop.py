@@ -8,14 +8,13 @@ measure so far. Each step draws its randomness from the seed and the step's numb
 resumed ends as one that was not.
 """
 
-import csv
 import hashlib
 import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from models.checkpoint import BEST_FOLDER
 from models.errors import TrainingError
 from models.training.batches import token_budget_batches
 from models.training.fast import seed_everything
+from models.training.log import LOG_FILE, Progress, append_progress, drop_after
 
 logger = logging.getLogger(__name__)
 
-BEST_FOLDER = "best"
 STATE_FILE = "state.pt"
-LOG_FILE = "log.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +79,6 @@ class Pace:
     log_steps: int = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run is; measures are those of the latest check on dev."""
-
-    step: int
-    n_steps: int
-    loss: float
-    tokens_per_second: float
-    measures: Mapping[str, float] = field(default_factory=dict)
-
-
 def train(
     task: Task,
     recipe: Recipe,
@@ -119,10 +107,11 @@ def train(
         tokens += int(task.lengths[batch].sum())
         is_check = run.step in checks
         if run.step % pace.log_steps == 0 or is_check:
-            progress = Progress(run.step, len(batches), float(np.mean(losses)), tokens / (time.monotonic() - since))
+            speed = tokens / (time.monotonic() - since)
             measures = run.check() if is_check else {}
-            run.log(progress, measures)
-            report(Progress(**{**asdict(progress), "measures": measures}))
+            progress = Progress(run.step, len(batches), float(np.mean(losses)), speed, measures)
+            run.log(progress)
+            report(progress)
             losses, tokens, since = [], 0, time.monotonic()
         if is_check or time.monotonic() - saved > pace.save_seconds:
             run.save()
@@ -175,7 +164,7 @@ class _Run:
         self._optimizer.load_state_dict(state["optimizer"])
         self._schedule.load_state_dict(state["schedule"])
         self.step, self.best = state["step"], state["best"]
-        _cut_log(self.out / LOG_FILE, self.step)
+        drop_after(self.out / LOG_FILE, self.step)
         logger.info("resumed at step %d", self.step)
 
     def learn(self, batch: NDArray[np.int64]) -> float:
@@ -204,27 +193,12 @@ class _Run:
             self.task.save(self.out / BEST_FOLDER)
         return measures
 
-    def log(self, progress: Progress, measures: Mapping[str, float]) -> None:
-        """Append a line to the log: its columns are those of Progress, the learning rate, and the measures as JSON."""
-        path = self.out / LOG_FILE
-        is_new = not path.is_file()
-        with path.open("a", newline="") as file:
-            writer = csv.writer(file)
-            if is_new:
-                writer.writerow(["step", "n_steps", "loss", "tokens_per_second", "learning_rate", "dev"])
-            rate = self._schedule.get_last_lr()[0]
-            dev = json.dumps({name: round(value, 5) for name, value in measures.items()}) if measures else ""
-            writer.writerow(
-                [
-                    progress.step,
-                    progress.n_steps,
-                    f"{progress.loss:.5f}",
-                    f"{progress.tokens_per_second:.0f}",
-                    rate,
-                    dev,
-                ]
-            )
-        logger.info("step %d of %d: loss %.4f %s", progress.step, progress.n_steps, progress.loss, dict(measures))
+    def log(self, progress: Progress) -> None:
+        """Append a line to the log."""
+        append_progress(self.out / LOG_FILE, progress, learning_rate=float(self._schedule.get_last_lr()[0]))
+        logger.info(
+            "step %d of %d: loss %.4f %s", progress.step, progress.n_steps, progress.loss, dict(progress.measures)
+        )
 
     def save(self) -> None:
         """Replace the state file in one rename."""
@@ -246,20 +220,6 @@ def _fingerprint(recipe: Recipe, batches: Sequence[NDArray[np.int64]]) -> str:
     for batch in batches:
         digest.update(batch.tobytes())
     return digest.hexdigest()
-
-
-def _cut_log(path: Path, step: int) -> None:
-    """Drop the log's lines after step, which the resumed run will write again."""
-    lines = list(_log_rows(path))
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerows(row for number, row in enumerate(lines) if number == 0 or int(row[0]) <= step)
-
-
-def _log_rows(path: Path) -> Iterator[list[str]]:
-    if path.is_file():
-        with path.open(newline="") as file:
-            yield from csv.reader(file)
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from models.errors import TrainingError
-from models.training.loop import Pace, Progress, Recipe, Task, train
+from models.training.log import Progress
+from models.training.loop import Pace, Recipe, Task, train
 
 N_EXAMPLES = 32
 _STEPS = 120

@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.checkpoint import BEST_FOLDER
 from models.dual_encoder import DualEncoder
 from models.folder import open_model_folder
 from models.session import available_cpus
+from models.training.average import average
 from models.training.data import read_questions
 from models.training.dual import dual_task
-from models.training.loop import BEST_FOLDER, Pace, Progress, Recipe, Task, train
+from models.training.log import LOG_FILE, Progress, read_log
+from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner
 from models.training.reader import NullSide, reader_task
 from models.training.reranker import RetrievalTerm, reranker_task
@@ -19,8 +22,10 @@ from models.training.sources import GroupSources, Source, groups_of_sources, spl
 from service.commands.faults import CommandError
 from service.commands.output import say
 from service.commands.progress import progress_display
+from service.report.plots import training_plot
 from service.settings import load_settings
 
+CURVES_FILE = "curves.svg"
 _SHOWN_CHARACTERS = 400
 
 
@@ -65,6 +70,19 @@ def train_dual(sources: GroupSources, dev: GroupSources | None, run: Run) -> Non
     _run(dual_task(groups, held_out, run.init, run.recipe), run)
 
 
+def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
+    """Write the mean of the checkpoints' weights.
+
+    Raises:
+        ExportError: one of them is no checkpoint.
+        TrainingError: they do not fit together, or out holds files.
+    """
+    average(checkpoints, out)
+    _draw_curves([run for run in checkpoints if (run / LOG_FILE).is_file()], out)
+    say(f"The mean of {len(checkpoints)} checkpoints is in {out}.")
+    say(f"Next: tercet export {out} --out MODEL_FOLDER, then tercet calibrate.")
+
+
 @contextmanager
 def _miner() -> Iterator[Miner]:
     """Give a miner with the dual encoder that serves; each time it encodes is a phase of its own on the display."""
@@ -92,8 +110,16 @@ def _run(task: Task, run: Run) -> None:
             first, last = overfit(task, run.recipe, _shown(display.update, "Learning a few by heart"))
             say(f"Learned a few examples by heart: loss {first:.3f} to {last:.3f}.")
         best = train(task, run.recipe, run.out, pace=Pace(run.checks), report=_shown(display.update, "Training"))
+    _draw_curves([run.out], run.out)
     say(f"The best checkpoint is in {run.out / BEST_FOLDER}{_of(best)}.")
     say(f"Next: tercet export {run.out} --out MODEL_FOLDER, then tercet calibrate.")
+
+
+def _draw_curves(runs: Sequence[Path], out: Path) -> None:
+    """Write how loss and dev measures went in the runs as a picture into out, unless there is no run."""
+    if runs:
+        logs = {run.resolve().name: read_log(run / LOG_FILE) for run in runs}
+        (out / CURVES_FILE).write_text(training_plot(logs), encoding="utf-8")
 
 
 def _shown(update: Callable[[str, int, int | None], None], phase: str) -> Callable[[Progress], None]:

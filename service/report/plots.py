@@ -5,8 +5,9 @@ text. What HTML does not need (prolog, namespaces, metadata, the names of groups
 """
 
 import io
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from models.bootstrap import Interval
+from models.training.log import Progress
 from service.report.curves import ThresholdCurve
 from service.report.reliability import Bin
 
@@ -29,6 +31,15 @@ _PAINT = {
     "#990101": "var(--red)",
     "#019901": "var(--green)",
     "#996601": "var(--amber)",
+}
+_PAPER = {  # of a picture that stands alone
+    "var(--ink)": "#222222",
+    "var(--quiet)": "#777777",
+    "var(--line)": "#dddddd",
+    "var(--blue)": "#1f5fbf",
+    "var(--red)": "#c0392b",
+    "var(--green)": "#2e7d32",
+    "var(--amber)": "#b26a00",
 }
 _INK, _QUIET, _LINE, _BLUE, _RED, _GREEN, _AMBER = _PAINT
 _WIDTH_INCHES = 4.9  # so that its 10 pt text can still be read at a phone's width
@@ -89,6 +100,41 @@ def _svg(figure: Figure, label: str) -> str:
     for colour, variable in _PAINT.items():
         svg = svg.replace(colour, variable)
     return svg
+
+
+def training_plot(logs: Mapping[str, Sequence[Progress]]) -> str:
+    """Return an SVG file of its own: the loss of each run by its steps, and below it the measures on dev if any.
+
+    Args:
+        logs: the runs by name, each in order of steps.
+    """
+    has_measures = any(line.measures for log in logs.values() for line in log)
+    with _style("training"):
+        figure = _figure(5.2 if has_measures else 3.2)
+        panels = figure.subplots(2 if has_measures else 1, 1, sharex=True, squeeze=False)[:, 0]
+        for (name, log), colour in zip(logs.items(), itertools.cycle((_BLUE, _RED, _GREEN, _AMBER))):
+            steps = [line.step for line in log]
+            panels[0].plot(steps, [line.loss for line in log], color=colour, linewidth=1, label=name)
+            checks = [line for line in log if line.measures]
+            for measure, dashes in zip(checks[0].measures if checks else (), itertools.cycle(("-", "--", ":"))):
+                values = [line.measures[measure] for line in checks]
+                label = f"{name}: {measure}"
+                panels[-1].plot([c.step for c in checks], values, "o", linestyle=dashes, color=colour, label=label)
+        panels[0].set_ylabel("loss")
+        panels[-1].set_xlabel("step")
+        if has_measures:
+            panels[-1].set_ylabel("on dev")
+        for panel in panels:
+            panel.legend(loc="best", fontsize=8)
+        return _alone(_svg(figure, "Loss and dev measures of a training run by step"))
+
+
+def _alone(svg: str) -> str:
+    """Return an element as a file: with its namespaces, on white, in fixed colours."""
+    for variable, colour in _PAPER.items():
+        svg = svg.replace(variable, colour)
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return svg.replace("<svg ", f'<svg {names} style="background:#ffffff" ', 1)
 
 
 def measures_plot(rows: Sequence[MeasuredRow], *, measure: str) -> str:

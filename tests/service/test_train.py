@@ -2,11 +2,15 @@
 
 import csv
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from models.folder import Kind
 from tests.service.commands import Tercet, tercet_with
@@ -66,6 +70,8 @@ def test_a_reader_is_trained_shown_logged_and_its_best_kept(
     checked = [json.loads(row["dev"]) for row in log_of(out) if row["dev"]]
     assert len(checked) == 2
     assert all(set(measures) == {"f1_balanced", "has_answer_f1"} for measures in checked)
+    curves = ElementTree.fromstring((out / "curves.svg").read_text())
+    assert {"loss", "run: f1_balanced", "run: has_answer_f1"} <= {each.text for each in curves.iter() if each.text}
 
 
 def test_a_run_killed_at_any_step_goes_on_to_the_same_log(
@@ -123,6 +129,38 @@ def test_a_dual_encoder_is_trained(tercet: Tercet, tmp_path: Path, tiny_checkpoi
     done = tercet("train", "dual", "--data", triples, *options)
     assert done.code == 0, done.stderr
     assert float(log_of(tmp_path / "run")[-1]["loss"]) < 3
+
+
+def test_two_checkpoints_are_averaged_into_one_that_can_be_exported(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    first, second, out = tiny_checkpoint("reader"), tmp_path / "second", tmp_path / "mean"
+    shutil.copytree(first, second)
+    weights = load_file(first / "model.safetensors")
+    save_file({name: 1.02 * weight for name, weight in weights.items()}, second / "model.safetensors", {"format": "pt"})
+    done = tercet("train", "average", first, second, "--out", out)
+    assert done.code == 0, done.stderr
+    mean = load_file(out / "model.safetensors")
+    assert all(torch.allclose(mean[name], 1.01 * weight) for name, weight in weights.items())
+    assert tercet("export", out, "--out", tmp_path / "exported").code == 0
+    again = tercet("train", "average", first, second, "--out", out)
+    assert (again.code, again.sentence) == (1, f"{out} is not an empty folder; name another one.")
+
+
+def test_checkpoints_that_do_not_fit_together_are_not_averaged(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    reader = tiny_checkpoint("reader")
+    alone = tercet("train", "average", reader, "--out", tmp_path / "mean")
+    assert (alone.code, "needs at least 2 checkpoints, not 1" in alone.sentence) == (1, True)
+    other = tercet("train", "average", reader, tiny_checkpoint("cross-encoder"), "--out", tmp_path / "mean")
+    assert (other.code, "lacks weights of a reader: qa_outputs" in other.sentence) == (1, True)
+    words = tmp_path / "words"
+    shutil.copytree(reader, words)
+    (words / "tokenizer.json").write_text((words / "tokenizer.json").read_text().replace("[UNK]", "[NIL]"))
+    tokens = tercet("train", "average", reader, words, "--out", tmp_path / "mean")
+    assert (tokens.code, f"{words} has another tokenizer.json than {reader}" in tokens.sentence) == (1, True)
+    assert not (tmp_path / "mean").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.checkpoint import open_checkpoint
+from models.checkpoint import BEST_FOLDER, open_checkpoint
 from models.dual_encoder import DualEncoder
 from models.errors import DataError, TrainingError
 from models.export import export
@@ -31,7 +31,8 @@ from models.training.data import (
 from models.training.dual import dual_task
 from models.training.fast import ByteDropout, load_for_training
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_triples
-from models.training.loop import BEST_FOLDER, Pace, Progress, Recipe, Task, train
+from models.training.log import Progress
+from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner, Wanted
 from models.training.reader import NullSide, reader_task, span_examples
 from models.training.reranker import RetrievalTerm, reranker_task
