@@ -1,7 +1,7 @@
 """Turn text into token ids with character offsets, and query-passage pairs into model inputs.
 
 The pair layout is BERT's (Devlin et al. 2019, section 3): `[CLS] query [SEP] passage [SEP]`, token types 0
-through the first `[SEP]` and 1 after it. Text is tokenized once, without special tokens; pairs and windows are
+through the first `[SEP]` and 1 after it; tokenizers of RoBERTa's family put two separators in the middle. Text is tokenized once, without special tokens; pairs and windows are
 then assembled from ids, so that what is cut is known exactly and is never part of the query by accident.
 """
 
@@ -57,6 +57,7 @@ class Tokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
+        self._n_middle = self._separators_between()
         self.vocabulary_size = self._tokenizer.get_vocab_size()
 
     def _special_id(self, *names: str) -> int:
@@ -65,6 +66,13 @@ class Tokenizer:
             if token_id is not None:
                 return token_id
         raise ValueError(f"the tokenizer has none of the special tokens {', '.join(names)}")
+
+    def _separators_between(self) -> int:
+        """Return how many special tokens the tokenizer itself puts between two texts, at least 1."""
+        belongs_to = self._tokenizer.encode("a", "a").sequence_ids
+        if not {0, 1} <= set(belongs_to):
+            return 1
+        return max(1, belongs_to.index(1) - (len(belongs_to) - 1 - belongs_to[::-1].index(0)) - 1)
 
     def encode(self, text: str) -> TokenizedText:
         """Tokenize one text without special tokens."""
@@ -100,10 +108,12 @@ class Tokenizer:
         The query keeps its first max_query_tokens tokens; the passage gets all the room that is left.
         """
         query = query_ids[:max_query_tokens]
-        passage = passage_ids[: max_tokens - query.size - 3]
-        ids = np.concatenate(([self.cls_id], query, [self.sep_id], passage, [self.sep_id])).astype(np.int64)
+        start = 1 + query.size + self._n_middle
+        passage = passage_ids[: max_tokens - start - 1]
+        middle = [self.sep_id] * self._n_middle
+        ids = np.concatenate(([self.cls_id], query, middle, passage, [self.sep_id])).astype(np.int64)
         token_types = np.zeros_like(ids)
-        token_types[query.size + 2 :] = 1
+        token_types[start:] = 1
         return ModelInput(ids, token_types, query_ids.size - query.size, passage_ids.size - passage.size)
 
     def windows(
@@ -123,18 +133,19 @@ class Tokenizer:
             ValueError: the overlap leaves no room for the window to advance.
         """
         query = query_ids[:max_query_tokens]
-        room = max_window_tokens - query.size - 3
+        start = 1 + query.size + self._n_middle
+        room = max_window_tokens - start - 1
         if not 0 <= overlap_tokens < room:
             raise ValueError(
                 f"an overlap of {overlap_tokens} tokens must lie in [0, {room}), the window's passage room"
             )
         windows = []
-        for start in window_starts(passage_ids.size, room, overlap_tokens):
-            end = min(start + room, passage_ids.size)
+        for first in window_starts(passage_ids.size, room, overlap_tokens):
+            end = min(first + room, passage_ids.size)
             pair = self.pair(
-                query_ids, passage_ids[start:end], max_tokens=max_window_tokens, max_query_tokens=max_query_tokens
+                query_ids, passage_ids[first:end], max_tokens=max_window_tokens, max_query_tokens=max_query_tokens
             )
-            windows.append(Window(pair, query.size + 2, start, end))
+            windows.append(Window(pair, start, first, end))
         return windows
 
 

@@ -18,6 +18,7 @@ _RECIPE_FILE = "recipe.json"  # that a training run leaves in its folder
 _QUERY_TOKENS = {"dual-encoder": None, "cross-encoder": 128, "reader": 64}
 _OVERLAP_TOKENS = 128
 _FEWEST_TOKENS = 16
+_SPECIAL_TOKENS = 4  # of a pair at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def settings_of(checkpoint: Checkpoint, task: ExportTask) -> ModelSettings:
         raise CommandError(f"{checkpoint.path} takes inputs of {bounds} tokens, not of {max_tokens}")
     wanted = _QUERY_TOKENS[checkpoint.kind]
     query_tokens = max_tokens if wanted is None else min(wanted, max_tokens // 3)
-    room = max_tokens - query_tokens - 3
+    room = max_tokens - query_tokens - _SPECIAL_TOKENS
     run = checkpoint.path.parent if task.checkpoint != checkpoint.path else checkpoint.path
     return ModelSettings(
         name=run.resolve().name if task.name is None else task.name,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,21 @@ def test_pair_equals_the_one_transformers_builds(tiny_checkpoint: Callable[[Kind
     pair = tokenizer.pair(query.ids, passage.ids, max_tokens=100, max_query_tokens=50)
     assert pair.ids.tolist() == theirs["input_ids"]
     assert pair.token_types.tolist() == theirs["token_type_ids"]
+
+
+def test_a_pair_of_robertas_family_has_two_separators_in_the_middle(tmp_path: Path) -> None:
+    vocabulary = {"<s>": 0, "</s>": 1, "<unk>": 2, "what": 3, "owls": 4, "hunt": 5}
+    theirs = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    theirs.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer(tmp_path / "tokenizer.json")
+    query, passage = ours.encode("what").ids, ours.encode("owls hunt owls").ids
+    pair = ours.pair(query, passage, max_tokens=100, max_query_tokens=50)
+    assert pair.ids.tolist() == theirs.encode("what", "owls hunt owls").ids == [0, 3, 1, 1, 4, 5, 4, 1]
+    assert ours.pair(query, passage, max_tokens=6, max_query_tokens=50).ids.size == 6
+    windows = ours.windows(query, passage, max_window_tokens=7, max_query_tokens=5, overlap_tokens=1)
+    assert [window.input.ids[window.input_start :].tolist() for window in windows] == [[4, 5, 1], [5, 4, 1]]
 
 
 def test_token_types_are_zero_through_the_first_separator() -> None:
