@@ -1,8 +1,9 @@
 """Turn text into token ids with character offsets, and query-passage pairs into model inputs.
 
 The pair layout is BERT's (Devlin et al. 2019, section 3): `[CLS] query [SEP] passage [SEP]`, token types 0
-through the first `[SEP]` and 1 after it; tokenizers of RoBERTa's family put two separators in the middle. Text is tokenized once, without special tokens; pairs and windows are
-then assembled from ids, so that what is cut is known exactly and is never part of the query by accident.
+through the first `[SEP]` and 1 after it; tokenizers of RoBERTa's family put two separators in the middle. Text is
+tokenized once, without special tokens; pairs and windows are then assembled from ids, so that what is cut is known
+exactly and is never part of the query by accident.
 """
 
 from collections.abc import Sequence

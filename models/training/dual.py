@@ -3,7 +3,6 @@
 Karpukhin et al. 2020, with mean pooling and a scaled cosine (Reimers and Gurevych 2019).
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,8 +21,6 @@ from models.training.groups import Group
 from models.training.loop import Recipe, Task
 from models.training.losses import contrastive_loss
 from models.training.torch_session import TorchSession
-
-logger = logging.getLogger(__name__)
 
 MAX_TEXT_TOKENS = 256
 SCALE = 20.0  # sentence-transformers' default, with which the bundled encoder was made
@@ -81,7 +78,6 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
     model, tokenizer_path = load_checkpoint(AutoModel, init, recipe, add_pooling_layer=False)
     tokenizer = Tokenizer(tokenizer_path)
     encoded = encode_texts(groups, tokenizer)
-    logger.info("%d groups of %d passages", len(groups), len(encoded[0]) - 1)
     folder = checkpoint_folder(
         "dual-encoder", tokenizer_path, max_tokens=MAX_TEXT_TOKENS, max_query_tokens=MAX_TEXT_TOKENS
     )
@@ -95,6 +91,7 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
 
     return Task(
         model=model,
+        summary=f"{len(groups):,} groups of {len(encoded[0]) - 1} passages",
         batch_loss=batch_loss,
         lengths=np.array([max(item.ids.size for item in group[1:]) * (len(group) - 1) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,

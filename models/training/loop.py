@@ -53,12 +53,14 @@ class Recipe:
 class Task:
     """What is learned.
 
-    batch_loss returns the loss of the examples whose indices it is given; lengths (n,) are the padded tokens that each
-    example costs; dev_measures returns measures by name, the first of which decides what is best (greater is better).
-    save writes the model as a checkpoint into a folder; decoded are a few inputs as the model receives them.
+    summary says for people what one epoch holds; batch_loss returns the loss of the examples whose indices it is
+    given; lengths (n,) are the padded tokens that each example costs; dev_measures returns measures by name, the first
+    of which decides what is best (greater is better); save writes the model as a checkpoint into a folder; decoded are
+    a few inputs as the model receives them.
     """
 
     model: nn.Module
+    summary: str
     batch_loss: Callable[[NDArray[np.int64]], Tensor]
     lengths: NDArray[np.int64]
     dev_measures: Callable[[], Mapping[str, float]] | None

@@ -4,7 +4,6 @@ An example without an answer points both at [CLS]. Real unanswerable questions a
 see `models.training.unanswerable`.
 """
 
-import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +27,6 @@ from models.training.loop import Recipe, Task
 from models.training.losses import span_loss
 from models.training.torch_session import TorchSession
 from models.training.unanswerable import edited_questions, moved_questions
-
-logger = logging.getLogger(__name__)
 
 MAX_WINDOW_TOKENS = 384
 MAX_QUERY_TOKENS = 64
@@ -159,7 +156,6 @@ def reader_task(
     if not examples:
         raise DataError("the data holds no question to learn from")
     n_null = sum(example.start == 0 for example in examples)
-    logger.info("%d windows, %d of them without an answer", len(examples), n_null)
     reader = _reader_in_training(model, tokenizer_path)
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
@@ -170,6 +166,7 @@ def reader_task(
 
     return Task(
         model=model,
+        summary=f"{len(examples):,} windows, {n_null:,} of them without an answer",
         batch_loss=batch_loss,
         lengths=np.array([example.input.ids.size for example in examples], np.int64),
         dev_measures=dev_measures if dev else None,

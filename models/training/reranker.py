@@ -5,7 +5,6 @@ listwise loss is over `logit + retrieval_weight * cosine`. The model learns wher
 learning again what it knows, and has less to say about text unlike its training data (ADR 10).
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +24,6 @@ from models.training.loop import Recipe, Task
 from models.training.losses import listwise_loss, pointwise_loss
 from models.training.mining import Miner
 from models.training.torch_session import TorchSession
-
-logger = logging.getLogger(__name__)
 
 MAX_PAIR_TOKENS = 256
 MAX_QUERY_TOKENS = 96
@@ -108,7 +105,6 @@ def reranker_task(
     encoded, encoded_dev = encode_groups(groups, tokenizer), encode_groups(dev, tokenizer)
     offsets = torch.from_numpy(retrieval.of(groups))
     dev_offsets = retrieval.of(dev)
-    logger.info("%d groups of %d passages", len(groups), offsets.shape[1])
     folder = checkpoint_folder(
         "cross-encoder", tokenizer_path, max_tokens=MAX_PAIR_TOKENS, max_query_tokens=MAX_QUERY_TOKENS
     )
@@ -122,6 +118,7 @@ def reranker_task(
 
     return Task(
         model=model,
+        summary=f"{len(groups):,} groups of {offsets.shape[1]} passages",
         batch_loss=batch_loss,
         lengths=np.array([max(pair.ids.size for pair in group) * len(group) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,

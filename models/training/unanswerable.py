@@ -71,14 +71,14 @@ def edited_questions(questions: Sequence[LabelledQuestion], *, n_questions: int,
     edited: list[LabelledQuestion] = []
     shares = [0.0] * len(ways)
     for question in generator.sample(sources, len(sources)):
+        if len(edited) == n_questions:
+            break
         for way in sorted(range(len(ways)), key=lambda i: shares[i]):
             query = ways[way](question)
             if query is not None and query != question.query:
                 shares[way] += 1 / _SHARES[way]
                 edited.append(replace(question, question_id=f"{question.question_id}-edited", query=query, answers=()))
                 break
-        if len(edited) == n_questions:
-            break
     return edited
 
 

@@ -100,6 +100,7 @@ def _miner() -> Iterator[Miner]:
 
 def _run(task: Task, run: Run) -> None:
     """Show what the model receives, check that it can learn, train, and say what to do next."""
+    say(f"{task.summary}, {task.lengths.sum():,} tokens an epoch.")
     say("What the model receives, for example:")
     for text in task.decoded:
         say(f"  {text[:_SHOWN_CHARACTERS]}{'…' if len(text) > _SHOWN_CHARACTERS else ''}")
