@@ -14,6 +14,7 @@ from indexer.errors import SnapshotError
 from indexer.ranking import NO_HITS, Hits, Rows, best_rows
 
 Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 # FAISS sums unit vectors in float32: two ways to sum 384 products differ by at most about 1e-6.
 _ROUNDING = 1e-5
@@ -71,30 +72,38 @@ class DenseIndex:
         flat: Vectors = faiss.rev_swig_ptr(self._index.get_xb(), self.n_passages * self.dimension)
         return flat.reshape(self.n_passages, self.dimension)
 
-    def search(self, query_vector: Vectors, k: int) -> Hits:
+    def search(self, query_vector: Vectors, k: int, allowed: Mask | None = None) -> Hits:
         """Return the k rows with the greatest inner products, or all rows if there are fewer.
 
         Args:
             query_vector: (dimension,) float32, finite.
             k: at least 0.
+            allowed: (n_passages,) True where a row may be returned; None for everywhere.
         """
-        wanted = min(k, self.n_passages)
+        n_allowed = self.n_passages if allowed is None else int(np.count_nonzero(allowed))
+        wanted = min(k, n_allowed)
         if wanted <= 0:
             return NO_HITS
-        rows = self._candidates(query_vector, wanted)
+        rows = self._candidates(query_vector, wanted, allowed, n_allowed)
         return best_rows(rows, self.scores(query_vector, rows), wanted)
 
-    def _candidates(self, query_vector: Vectors, wanted: int) -> Rows:
+    def _candidates(self, query_vector: Vectors, wanted: int, allowed: Mask | None, n_allowed: int) -> Rows:
         """Return rows among which the wanted best surely are: the last one is clearly worse than the wanted-th."""
+        selected = {} if allowed is None else {"params": faiss.SearchParameters(sel=_selector(allowed))}
+        query = np.ascontiguousarray(query_vector[None], np.float32)
         fetched = wanted
-        while fetched < self.n_passages:
-            fetched = min(self.n_passages, 2 * fetched + 16)
-            scores, rows = self._index.search(np.ascontiguousarray(query_vector[None], np.float32), fetched)
+        while fetched < n_allowed:
+            fetched = min(n_allowed, 2 * fetched + 16)
+            scores, rows = self._index.search(query, fetched, **selected)
             if scores[0, -1] < scores[0, wanted - 1] - _ROUNDING:
                 found: Rows = rows[0].astype(np.int64)
                 return found
-        return np.arange(self.n_passages, dtype=np.int64)
+        return np.arange(self.n_passages, dtype=np.int64) if allowed is None else np.flatnonzero(allowed)
 
     def scores(self, query_vector: Vectors, rows: Rows) -> NDArray[np.float64]:
         """Return the exact inner products (n,) of given rows, equal to those that `search` gives."""
         return inner_products(self._vectors[rows], query_vector)
+
+
+def _selector(allowed: Mask) -> faiss.IDSelector:
+    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))

@@ -78,3 +78,16 @@ def test_scores_that_differ_only_by_the_order_of_summation_tie(tmp_path: Path) -
     vectors = np.stack([random.permutation(values) for _ in range(500)])
     query = np.full(64, 1 / 8, np.float32)
     assert _index(vectors, tmp_path / "dense.faiss").search(query, 7).rows.tolist() == list(range(7))
+
+
+@given(st.integers(1, 60), st.integers(1, 70), st.integers(1, 8), st.floats(0, 1), st.integers(0, 5))
+def test_a_mask_is_applied_before_the_best_are_taken(
+    tmp_path_factory: pytest.TempPathFactory, n: int, k: int, n_distinct: int, share: float, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    vectors = _random(n_distinct, seed=seed)[generator.integers(0, n_distinct, n)]
+    allowed, query = generator.random(n) < share, _random(1, seed=seed + 100)[0]
+    hits = _index(vectors, tmp_path_factory.mktemp("dense") / "dense.faiss").search(query, k, allowed)
+    scores = inner_products(vectors, query)
+    best = sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-scores[row], row))[:k]
+    assert hits.rows.tolist() == best
