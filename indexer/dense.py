@@ -1,7 +1,8 @@
-"""Exact inner-product search over passage vectors: a FAISS flat index, made deterministic.
+"""Inner-product search over passage vectors, made deterministic: exact, or over what an approximate index proposes.
 
 FAISS proposes candidates; their order is decided here, by scores computed one row at a time in float64, because
-FAISS promises no order among equal scores and its rounding depends on how rows fall into blocks.
+FAISS promises no order among equal scores and its rounding depends on how rows fall into blocks. The exact vectors are
+always there, so a score never depends on the kind of index.
 """
 
 from pathlib import Path
@@ -10,14 +11,17 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.ann import DenseRecord, DenseSettings, Mask, Proposer, Vectors, build_ann, choose_kind, n_lists_for
 from indexer.errors import SnapshotError
 from indexer.ranking import NO_HITS, Hits, Rows, best_rows
 
-Vectors = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-
 # FAISS sums unit vectors in float32: two ways to sum 384 products differ by at most about 1e-6.
 _ROUNDING = 1e-5
+_OVERFETCH = {"hnsw": 2, "ivf-sq8": 2, "ivf-pq": 8}  # rows proposed for each that is wanted
+_MASKED_EFFORT = 2  # times as many lists when a mask leaves out some of what they hold
+_LEAST_SHARE = 0.1  # of the passages, below which those that a mask allows are searched one by one
+_TUNING_QUERIES = 256
+_TUNING_DEPTH = 100
 
 
 def inner_products(vectors: Vectors, query_vector: Vectors) -> NDArray[np.float64]:
@@ -42,48 +46,119 @@ class DenseBuilder:
         self._index.add(np.ascontiguousarray(vectors, np.float32))
 
     def write(self, path: Path) -> None:
-        """Write the index file; raises RuntimeError, FAISS's own, if it cannot."""
+        """Write the exact vectors as a flat index; raises RuntimeError, FAISS's own, if it cannot."""
         faiss.write_index(self._index, str(path))
+
+    def write_ann(self, path: Path, settings: DenseSettings) -> DenseRecord:
+        """Write the approximate index that suits, unless an exact search does, and say how good it is.
+
+        Its effort is doubled until the best 100 of sampled passages are found as often as wanted, or all is spent; the
+        record then says a smaller recall than the wanted one.
+        """
+        n_passages = int(self._index.ntotal)
+        kind = choose_kind(n_passages, self._index.d, settings)
+        if kind == "flat":
+            return DenseRecord()
+        index = build_ann(_vectors_of(self._index), kind)
+        faiss.write_index(index, str(path))
+        n_lists = n_lists_for(n_passages) if kind.startswith("ivf") else 0
+        record = DenseRecord(kind=kind, n_lists=n_lists, wanted_recall=settings.recall)
+        return _tuned(DenseIndex(self._index, Proposer(index, record)), record)
+
+
+def _vectors_of(index: faiss.IndexFlatIP) -> Vectors:
+    """Return the vectors (n, dimension) of a flat index without copying them."""
+    if not index.ntotal:
+        return np.zeros((0, index.d), np.float32)
+    flat: Vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+    return flat.reshape(index.ntotal, index.d)
+
+
+def _tuned(dense: "DenseIndex", record: DenseRecord) -> DenseRecord:
+    """Return the record with the least effort that gives the wanted recall, or with the greatest there is."""
+    generator = np.random.default_rng(0)
+    n_queries, depth = min(_TUNING_QUERIES, dense.n_passages), min(_TUNING_DEPTH, dense.n_passages)
+    queries = dense.vectors[np.sort(generator.choice(dense.n_passages, n_queries, replace=False))]
+    least = [dense.search_exactly(query, depth).scores[-1] for query in queries]
+    effort = 1 if record.n_lists else depth
+    while True:
+        found = [dense.search(query, depth, effort=effort).scores for query in queries]
+        recall = float(np.mean([(scores >= last).sum() / depth for scores, last in zip(found, least, strict=True)]))
+        assert record.wanted_recall is not None
+        if recall >= record.wanted_recall or effort >= dense.most_effort:
+            break
+        effort = min(2 * effort, dense.most_effort)
+    measured = {"effort": effort, "recall": round(recall, 4), "recall_depth": depth, "n_queries": n_queries}
+    return record.model_copy(update=measured)
 
 
 class DenseIndex:
-    """A written index, memory-mapped; thread-safe."""
+    """The passages' vectors, and what proposes rows if a search is to be approximate; thread-safe."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it.
-
-        Raises:
-            SnapshotError: the file is no flat inner-product index.
-        """
-        try:
-            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
-            raise SnapshotError(f"{path} is not an index that FAISS reads") from error
-        if not isinstance(index, faiss.IndexFlatIP):
-            raise SnapshotError(f"{path} holds a {type(index).__name__}; an IndexFlatIP was expected")
+    def __init__(self, index: faiss.IndexFlatIP, proposer: Proposer | None = None) -> None:
+        """Wrap a flat index of the exact vectors; use `DenseIndex.open`."""
         self._index = index
+        self._proposer = proposer
         self.n_passages = int(index.ntotal)
         self.dimension = int(index.d)
-        self._vectors = self._view()
+        self.vectors = _vectors_of(index)
+        self.most_effort = proposer.most_effort if proposer is not None else 0
 
-    def _view(self) -> Vectors:
-        if not self.n_passages:
-            return np.zeros((0, self.dimension), np.float32)
-        flat: Vectors = faiss.rev_swig_ptr(self._index.get_xb(), self.n_passages * self.dimension)
-        return flat.reshape(self.n_passages, self.dimension)
+    @classmethod
+    def open(cls, path: Path, ann_path: Path | None = None, record: DenseRecord | None = None) -> "DenseIndex":
+        """Open the written files, memory-mapped.
 
-    def search(self, query_vector: Vectors, k: int, allowed: Mask | None = None) -> Hits:
+        Args:
+            path: of the exact vectors.
+            ann_path: of the approximate index, if the record names one.
+            record: what the manifest says; None or a flat one for an exact search.
+
+        Raises:
+            SnapshotError: a file is no index of its kind, or they hold different numbers of passages.
+        """
+        index = _read_index(path, faiss.IO_FLAG_MMAP_IFC)
+        if not isinstance(index, faiss.IndexFlatIP):
+            raise SnapshotError(f"{path} holds a {type(index).__name__}; an IndexFlatIP was expected")
+        if ann_path is None or record is None or record.kind == "flat":
+            return cls(index)
+        proposing = _read_index(ann_path, faiss.IO_FLAG_MMAP_IFC if record.kind == "hnsw" else faiss.IO_FLAG_MMAP)
+        if proposing.ntotal != index.ntotal:
+            raise SnapshotError(f"{ann_path} holds {proposing.ntotal} passages, {path} {index.ntotal}")
+        return cls(index, Proposer(proposing, record))
+
+    def search(self, query_vector: Vectors, k: int, allowed: Mask | None = None, *, effort: int | None = None) -> Hits:
         """Return the k rows with the greatest inner products, or all rows if there are fewer.
+
+        An approximate index may miss some of them, but never returns fewer than there are.
 
         Args:
             query_vector: (dimension,) float32, finite.
             k: at least 0.
             allowed: (n_passages,) True where a row may be returned; None for everywhere.
+            effort: of an approximate search, as in `DenseRecord`; None for what was found at build.
         """
         n_allowed = self.n_passages if allowed is None else int(np.count_nonzero(allowed))
         wanted = min(k, n_allowed)
         if wanted <= 0:
             return NO_HITS
+        if self._proposer is None or n_allowed < _LEAST_SHARE * self.n_passages:
+            return self._exactly(query_vector, wanted, allowed, n_allowed)
+        effort = self._proposer.record.effort if effort is None else effort
+        effort = effort if allowed is None else min(_MASKED_EFFORT * effort, self.most_effort)
+        n_rows = min(n_allowed, wanted * _OVERFETCH[self._proposer.record.kind])
+        while True:
+            rows = self._proposer.propose(query_vector, n_rows, effort=effort, allowed=allowed)
+            if rows.size >= wanted:
+                return best_rows(rows, self.scores(query_vector, rows), wanted)
+            if effort >= self.most_effort:
+                return self._exactly(query_vector, wanted, allowed, n_allowed)
+            effort = min(2 * effort, self.most_effort)
+
+    def search_exactly(self, query_vector: Vectors, k: int) -> Hits:
+        """Return what `search` returns when it is not approximate."""
+        return self._exactly(query_vector, min(k, self.n_passages), None, self.n_passages)
+
+    def _exactly(self, query_vector: Vectors, wanted: int, allowed: Mask | None, n_allowed: int) -> Hits:
         rows = self._candidates(query_vector, wanted, allowed, n_allowed)
         return best_rows(rows, self.scores(query_vector, rows), wanted)
 
@@ -102,7 +177,14 @@ class DenseIndex:
 
     def scores(self, query_vector: Vectors, rows: Rows) -> NDArray[np.float64]:
         """Return the exact inner products (n,) of given rows, equal to those that `search` gives."""
-        return inner_products(self._vectors[rows], query_vector)
+        return inner_products(self.vectors[rows], query_vector)
+
+
+def _read_index(path: Path, flags: int) -> faiss.Index:
+    try:
+        return faiss.read_index(str(path), flags)
+    except RuntimeError as error:
+        raise SnapshotError(f"{path} is not an index that FAISS reads") from error
 
 
 def _selector(allowed: Mask) -> faiss.IDSelector:

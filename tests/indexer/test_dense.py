@@ -13,7 +13,7 @@ def _index(vectors: Vectors, path: Path) -> DenseIndex:
     builder = DenseBuilder(vectors.shape[1])
     builder.add(vectors)
     builder.write(path)
-    return DenseIndex(path)
+    return DenseIndex.open(path)
 
 
 def _unit(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Vectors:
@@ -68,7 +68,7 @@ def test_inner_products_are_those_of_paper() -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dense.faiss").write_bytes(b"not an index")
     with pytest.raises(SnapshotError, match=r"dense\.faiss is not an index"):
-        DenseIndex(tmp_path / "dense.faiss")
+        DenseIndex.open(tmp_path / "dense.faiss")
 
 
 def test_scores_that_differ_only_by_the_order_of_summation_tie(tmp_path: Path) -> None:
