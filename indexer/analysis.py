@@ -1,8 +1,9 @@
 """Text to BM25 terms: Unicode words, accents folded, English stop words left out, the rest stemmed by Snowball.
 
 Identifiers (`csv.DictReader`, `snake_case`, `camelCase`) give a term for the whole, which is not stemmed if it has dots
-or underscores, and a term for each part, so that the exact name finds them, in any case, and so do its words. Han and
-Hiragana, which put no space between words, give one term a character (as UAX #29's default word boundaries do).
+or underscores, and a term for each part, so that the exact name finds them, in any case, and so do its words. Runs of
+Han, Hiragana, Katakana and Hangul, where spaces do not separate words, give overlapping pairs of characters; one that
+stands alone is a term (Nie and Ren 1999).
 """
 
 import re
@@ -12,10 +13,11 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 
 import Stemmer
 
-ANALYZER = "unicode-words+identifiers+english-snowball/1"
+LANGUAGES = ("none", *sorted(Stemmer.algorithms()))
 
 # Lucene's English stop words, which keep question words: they tell FAQ entries apart.
 _STOP_WORD_LIST = (
@@ -24,9 +26,11 @@ _STOP_WORD_LIST = (
 )
 STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 
-_UNSPACED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-
-_stemmer_lock = threading.Lock()  # a stemmer is not thread-safe
+_UNSPACED = (
+    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_CACHED_WORDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +42,83 @@ class Occurrence:
     end: int
 
 
-def analyze(text: str) -> list[str]:
-    """Return the terms of a text in order, with repetitions."""
-    terms: list[str] = []
-    for match in _word_pattern().finditer(text):
-        terms.extend(_terms_of(match[0]))
-    return terms
+class Analyzer:
+    """Turns texts into terms; thread-safe. Equal names mean equal terms, so an index records the name."""
+
+    def __init__(self, language: str = "english") -> None:
+        """Stem words as Snowball does for a language of LANGUAGES; "none" leaves them as they are.
+
+        Raises:
+            ValueError: the language is none of them.
+        """
+        if language not in LANGUAGES:
+            raise ValueError(f"language {language!r} is none of {', '.join(LANGUAGES)}")
+        self.language = language
+        self.name = f"words+identifiers+cjk-pairs+{language}/2"
+        self._stop_words = STOP_WORDS if language == "english" else frozenset()
+        self._stemmer = None if language == "none" else Stemmer.Stemmer(language, 0)  # its cache would be a second one
+        self._lock = threading.Lock()  # a stemmer is not thread-safe
+        self._terms_of = lru_cache(maxsize=_CACHED_WORDS)(self._analyzed)
+
+    @classmethod
+    def named(cls, name: str) -> "Analyzer | None":
+        """Return the analyzer of that name, None if this version has none."""
+        return next((analyzer for analyzer in map(_analyzer, LANGUAGES) if analyzer.name == name), None)
+
+    def analyze(self, text: str) -> list[str]:
+        """Return the terms of a text in order, with repetitions."""
+        return [term for occurrence in self.occurrences(text) for term in occurrence.terms]
+
+    def occurrences(self, text: str) -> Iterator[Occurrence]:
+        """Yield each word of a text that has terms, with its place, in order; pairs of characters overlap."""
+        for match in _word_pattern().finditer(text):
+            word, start = match[0], match.start()
+            if match.lastgroup == "run" and len(word) > 1:
+                for i, pair in enumerate(pairwise(word)):
+                    yield Occurrence((_fold("".join(pair)),), start + i, start + i + 2)
+                continue
+            terms = self._terms_of(word)
+            if terms:
+                yield Occurrence(terms, start, match.end())
+
+    def matches(self, text: str, terms: frozenset[str]) -> list[tuple[int, int]]:
+        """Return where a text has one of the terms, as [start, end) in code points, overlaps merged, in order."""
+        found: list[tuple[int, int]] = []
+        for word in self.occurrences(text):
+            if terms.isdisjoint(word.terms):
+                continue
+            if found and word.start < found[-1][1]:
+                found[-1] = (found[-1][0], word.end)
+            else:
+                found.append((word.start, word.end))
+        return found
+
+    def _analyzed(self, word: str) -> tuple[str, ...]:
+        pieces = [piece for piece in re.split(r"[._]+", word) if piece]
+        terms = [_fold(word)] if len(pieces) > 1 else []
+        for piece in pieces:
+            parts = _camel_parts(piece)
+            names = [piece, *parts] if len(parts) > 1 else parts
+            terms += [term for term in map(self._term, names) if term]
+        return tuple(terms)
+
+    def _term(self, word: str) -> str:
+        """Return the stem without accents, "" for a stop word. Stemmers but English's tell accents apart."""
+        if self.language == "english" or word.isascii():
+            folded = _fold(word)
+            return "" if folded in self._stop_words else self._stem(folded)
+        return _fold(self._stem(unicodedata.normalize("NFC", word.lower())))
+
+    def _stem(self, word: str) -> str:
+        if self._stemmer is None:
+            return word
+        with self._lock:
+            return str(self._stemmer.stemWord(word))
 
 
-def occurrences(text: str) -> Iterator[Occurrence]:
-    """Yield each word of a text that has terms, with its place: what a highlighter needs."""
-    for match in _word_pattern().finditer(text):
-        terms = _terms_of(match[0])
-        if terms:
-            yield Occurrence(terms, match.start(), match.end())
-
-
-@lru_cache(maxsize=200_000)
-def _terms_of(word: str) -> tuple[str, ...]:
-    pieces = [piece for piece in re.split(r"[._]+", word) if piece]
-    terms = [_fold(word)] if len(pieces) > 1 else []
-    for piece in pieces:
-        parts = _camel_parts(piece)
-        names = [piece, *parts] if len(parts) > 1 else parts
-        terms += [_stem(folded) for folded in map(_fold, names) if folded and folded not in STOP_WORDS]
-    return tuple(terms)
+@cache
+def _analyzer(language: str) -> Analyzer:
+    return Analyzer(language)
 
 
 def _camel_parts(word: str) -> list[str]:
@@ -91,16 +147,6 @@ def _fold(word: str) -> str:
 
 
 @cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english", 0)  # no cache of its own: _terms_of has one
-
-
-def _stem(word: str) -> str:
-    with _stemmer_lock:
-        return str(_stemmer().stemWord(word))
-
-
-@cache
 def _word_pattern() -> re.Pattern[str]:
     r"""Return the pattern of words: `\w` and combining marks, which `\w` leaves out, joined by single dots.
 
@@ -109,7 +155,7 @@ def _word_pattern() -> re.Pattern[str]:
     marks = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in ("Mn", "Mc"))
     letter = rf"[^\W{_UNSPACED}]"
     word = rf"{letter}(?:{letter}|[{_ranges(marks)}])*"
-    return re.compile(rf"[{_UNSPACED}]|{word}(?:\.{word})*")
+    return re.compile(rf"(?P<run>[{_UNSPACED}]+)|{word}(?:\.{word})*")
 
 
 def _ranges(characters: str) -> str:
@@ -121,3 +167,7 @@ def _ranges(characters: str) -> str:
         else:
             ranges.append([code_point, code_point])
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+ENGLISH = Analyzer()
+ANALYZER, analyze, occurrences = ENGLISH.name, ENGLISH.analyze, ENGLISH.occurrences

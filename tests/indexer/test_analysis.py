@@ -2,7 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.analysis import analyze, occurrences
+from indexer.analysis import Analyzer
+
+ENGLISH = Analyzer()
+analyze, occurrences = ENGLISH.analyze, ENGLISH.occurrences
 
 
 @pytest.mark.parametrize(
@@ -13,7 +16,10 @@ from indexer.analysis import analyze, occurrences
         ("Café CAFÉ cafe\u0301 cafe", ["cafe"] * 4),
         ("STRASSE Straße", ["strass", "strass"]),
         ("don't", ["don", "t"]),
-        ("東京タワー", ["東", "京", "タワー"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("水 a 水質", ["水", "水質"]),
+        ("한국어 ﾀﾜ", ["한국", "국어", "タワ"]),
+        ("Python入門", ["python", "入門"]),
         ("हिन्दी", ["हिन्दी"]),
         ("…!!! \u2028 ---", []),
         ("", []),
@@ -56,8 +62,8 @@ def test_a_full_stop_is_no_part_of_the_last_word() -> None:
 def test_analysis_is_the_terms_of_the_occurrences_and_they_are_slices_in_order(text: str) -> None:
     found = list(occurrences(text))
     assert [term for occurrence in found for term in occurrence.terms] == analyze(text)
-    ends = [0] + [occurrence.end for occurrence in found]
-    assert all(end <= item.start < item.end <= len(text) for end, item in zip(ends, found, strict=False))
+    starts = [-1] + [occurrence.start for occurrence in found]
+    assert all(start < item.start < item.end <= len(text) for start, item in zip(starts, found, strict=False))
     for item in found:
         assert analyze(text[item.start : item.end]) == list(item.terms)
 
@@ -67,3 +73,35 @@ def test_terms_are_never_empty_and_case_does_not_matter_to_ascii_words(text: str
     assert all(analyze(text) and term for term in analyze(text))
     ascii_text = " ".join(word for word in text.split() if word.isascii() and word.islower())
     assert analyze(ascii_text.upper()) == analyze(ascii_text)
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("german", "Häuser", "haus"),
+        ("french", "généreuses", "généreux"),
+        ("russian", "красивая", "красивый"),
+        ("spanish", "hablando", "hablamos"),
+    ],
+)
+def test_other_languages_have_their_own_stems(language: str, one: str, other: str) -> None:
+    analyzer = Analyzer(language)
+    assert analyzer.analyze(one) == analyzer.analyze(other)
+    assert ENGLISH.analyze(one) != ENGLISH.analyze(other)
+
+
+def test_none_keeps_words_as_they_are() -> None:
+    assert Analyzer("none").analyze("The Running runners") == ["the", "running", "runners"]
+
+
+def test_a_name_gives_its_analyzer_back_and_an_unknown_one_none() -> None:
+    found = Analyzer.named(Analyzer("german").name)
+    assert found is not None
+    assert found.language == "german"
+    assert Analyzer.named("words/1") is None
+    with pytest.raises(ValueError, match="language 'klingon' is none of none, arabic"):
+        Analyzer("klingon")
+
+
+def test_matches_are_merged_where_pairs_overlap() -> None:
+    assert ENGLISH.matches("in 東京タワー now, 東京", frozenset(["東京", "京タ", "now"])) == [(3, 6), (9, 12), (14, 16)]
