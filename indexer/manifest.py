@@ -11,7 +11,7 @@ from indexer.chunking import ChunkingSettings
 from indexer.errors import SnapshotError
 from models.folder import first_fault, sha256_of
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 MANIFEST_FILE = "manifest.json"
 
 
@@ -46,8 +46,8 @@ class FileRecord(_Frozen):
 class Manifest(_Frozen):
     """The content of manifest.json; files are named relative to the snapshot's folder."""
 
-    format_version: Literal[1] = FORMAT_VERSION
-    snapshot_id: str
+    format_version: Literal[2] = FORMAT_VERSION
+    snapshot_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     created_at: datetime
     n_documents: int = Field(ge=0)
     n_passages: int = Field(ge=0)
@@ -68,17 +68,26 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_FILE
     try:
-        content = json.loads(path.read_bytes())
-        version = content.get("format_version") if isinstance(content, dict) else None
-        if version != FORMAT_VERSION:
-            raise SnapshotError(f"{path} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
-        return Manifest.model_validate(content)
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise SnapshotError(f"{path} is missing") from error
-    except ValidationError as error:
-        raise SnapshotError(f"{path}: {first_fault(error)}") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise SnapshotError(f"{path} cannot be read: {error}") from error
+    return parse_manifest(content, str(path))
+
+
+def parse_manifest(content: bytes, name: str) -> Manifest:
+    """Return the manifest that content holds; name is what errors call it. Raises as `read_manifest`."""
+    try:
+        parsed = json.loads(content)
+        version = parsed.get("format_version") if isinstance(parsed, dict) else None
+        if version != FORMAT_VERSION:
+            raise SnapshotError(f"{name} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
+        return Manifest.model_validate(parsed)
+    except ValidationError as error:
+        raise SnapshotError(f"{name}: {first_fault(error)}") from error
+    except ValueError as error:
+        raise SnapshotError(f"{name} cannot be read: {error}") from error
 
 
 def record_files(folder: Path) -> dict[str, FileRecord]:

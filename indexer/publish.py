@@ -18,6 +18,8 @@ from pathlib import Path
 from indexer.errors import BuildError
 from indexer.manifest import MANIFEST_FILE
 
+KEPT_SNAPSHOTS = 2  # the current one, and the one before it to go back to
+
 _BUILDING = ".building-"
 _NEXT_CURRENT = ".current-next"
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -27,7 +29,7 @@ _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 def current_snapshot(index_path: Path) -> Path | None:
     """Return the folder of the published snapshot, None if there is none."""
     link = index_path / "current"
-    return index_path / os.readlink(link) if link.is_symlink() else None
+    return index_path / link.readlink() if link.is_symlink() else None
 
 
 @contextmanager
@@ -37,36 +39,77 @@ def building(index_path: Path) -> Iterator[Path]:
     Raises:
         BuildError: another build of this index is running, or the disk refused; says which.
     """
+    with locked(index_path):
+        folder = snapshots_folder(index_path) / f"{_BUILDING}{os.getpid()}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(index_path: Path) -> Iterator[None]:
+    """Hold the right to change an index, whose folders are made if they are not there; leftovers are removed.
+
+    Raises:
+        BuildError: as `building`.
+    """
     with _one_sentence(index_path):
-        snapshots = index_path / "snapshots"
-        snapshots.mkdir(parents=True, exist_ok=True)
+        snapshots_folder(index_path).mkdir(parents=True, exist_ok=True)
         with _exclusive(index_path):
             _remove_leftovers(index_path)
-            folder = snapshots / f"{_BUILDING}{os.getpid()}"
-            folder.mkdir()
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            yield
 
 
-def publish(folder: Path, index_path: Path, snapshot_id: str) -> Path:
-    """Name a complete snapshot and make it current; returns its folder.
+def snapshots_folder(index_path: Path) -> Path:
+    """Return the folder whose folders are snapshots, but for those whose names begin with a dot."""
+    return index_path / "snapshots"
+
+
+def publish(folder: Path, index_path: Path, snapshot_id: str, *, keep: int = KEPT_SNAPSHOTS) -> Path:
+    """Name a complete snapshot and make it current; returns its folder. The index must be `locked`.
 
     Everything is on disk before the name is, so a reader, or a machine that lost its power, has either the old
-    snapshot or the whole new one. Of the older ones the last current one stays, and any that a process has open.
+    snapshot or the whole new one. Of the older ones `remove_old` leaves keep - 1, first the one that was current.
     """
     _sync(folder)
-    target = index_path / "snapshots" / snapshot_id
+    target = snapshots_folder(index_path) / snapshot_id
     previous = current_snapshot(index_path)
     folder.rename(target)
-    link = index_path / _NEXT_CURRENT
-    link.symlink_to(target.relative_to(index_path), target_is_directory=True)
-    link.replace(index_path / "current")
-    _sync_folder(index_path / "snapshots")
-    _sync_folder(index_path)
-    _remove_old(index_path, keep={target, previous})
+    _sync_folder(snapshots_folder(index_path))
+    make_current(index_path, snapshot_id)
+    remove_old(index_path, keep=keep, previous=previous)
     return target
+
+
+def make_current(index_path: Path, snapshot_id: str) -> None:
+    """Let the current snapshot be another one, in one rename. The index must be `locked`."""
+    link = index_path / _NEXT_CURRENT
+    link.symlink_to(Path("snapshots", snapshot_id), target_is_directory=True)
+    link.replace(index_path / "current")
+    _sync_folder(index_path)
+
+
+def remove_old(index_path: Path, *, keep: int, previous: Path | None = None) -> list[str]:
+    """Remove all but the keep newest snapshots, and return their ids. The index must be `locked`.
+
+    The current one always stays, and any that a process has open.
+
+    Args:
+        index_path: the index's folder.
+        keep: at least 1; the current one counts.
+        previous: the snapshot to keep next to the current one, whatever is newer.
+    """
+    current = current_snapshot(index_path)
+    folders = sorted(
+        (each for each in snapshots_folder(index_path).iterdir() if not each.name.startswith(".")),
+        key=lambda each: (each != current, each != previous, -each.stat().st_mtime_ns, each.name),
+    )
+    removed = [folder for folder in folders[keep:] if not is_in_use(folder)]
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return [folder.name for folder in removed]
 
 
 def hold(folder: Path) -> int:
@@ -92,13 +135,8 @@ def _remove_leftovers(index_path: Path) -> None:
     (index_path / _NEXT_CURRENT).unlink(missing_ok=True)
 
 
-def _remove_old(index_path: Path, *, keep: set[Path | None]) -> None:
-    for folder in (index_path / "snapshots").iterdir():
-        if folder not in keep and not _is_in_use(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_in_use(folder: Path) -> bool:
+def is_in_use(folder: Path) -> bool:
+    """Return whether a process has the snapshot open."""
     try:
         with (folder / MANIFEST_FILE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

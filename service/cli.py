@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli_models import models
+from service.cli_snapshots import snapshots
 from service.cli_training import training
 from service.commands.faults import FAULTS, explanation
 from service.commands.output import say
@@ -238,6 +239,7 @@ def evaluate(
 
 app.add_typer(models)
 app.add_typer(training, name="train")
+app.add_typer(snapshots, name="snapshots")
 
 
 @app.command()

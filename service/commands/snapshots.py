@@ -1,0 +1,108 @@
+"""`tercet snapshots`: what an operator does with the snapshots of an index."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from indexer.manifest import Manifest
+from indexer.snapshots import (
+    SnapshotSummary,
+    export_snapshot,
+    import_snapshot,
+    list_snapshots,
+    remove_snapshots,
+    roll_back,
+    verify_snapshot,
+)
+from service.commands.output import console, counted, print_json, say, size
+from service.settings import Settings
+
+
+def print_snapshots(settings: Settings, *, as_json: bool) -> None:
+    """Print one line a snapshot."""
+    found = list_snapshots(_index_path(settings))
+    if as_json:
+        print_json({"index": settings.index, "snapshots": [asdict(each) for each in found]})
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "snapshot", "built", "documents", "passages", "size"):
+        table.add_column(name, justify="right" if name in ("documents", "passages", "size") else "left", no_wrap=True)
+    for each in found:
+        table.add_row(*_row(each))
+    console().print(table)
+
+
+def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
+    mark = "current" if snapshot.is_current else "open" if snapshot.is_in_use else ""
+    if snapshot.created_at is None or snapshot.n_bytes is None:
+        return mark, snapshot.snapshot_id, snapshot.fault or ""
+    return (
+        mark,
+        snapshot.snapshot_id,
+        f"{snapshot.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        f"{snapshot.n_documents:,}",
+        f"{snapshot.n_passages:,}",
+        size(snapshot.n_bytes),
+    )
+
+
+def verify_one(settings: Settings, snapshot_id: str | None, *, as_json: bool) -> None:
+    """Print that a snapshot is as its manifest says; raises SnapshotError if not."""
+    manifest = verify_snapshot(_index_path(settings), snapshot_id)
+    n_bytes = sum(record.n_bytes for record in manifest.files.values())
+    _tell(
+        settings,
+        manifest,
+        f"is intact: {counted(len(manifest.files), 'file')}, {size(n_bytes)}",
+        as_json=as_json,
+    )
+
+
+def roll_back_to(settings: Settings, snapshot_id: str | None, *, as_json: bool) -> None:
+    """Make another snapshot current; raises SnapshotError, BuildError."""
+    _tell(settings, roll_back(_index_path(settings), snapshot_id), "is current now", as_json=as_json)
+
+
+def remove_all_but(settings: Settings, keep: int, *, as_json: bool) -> None:
+    """Remove old snapshots; raises SnapshotError, BuildError."""
+    removed = remove_snapshots(_index_path(settings), keep=keep)
+    if as_json:
+        print_json({"index": settings.index, "removed": removed})
+    else:
+        say(f"Removed {counted(len(removed), 'snapshot')} of index {settings.index!r}{_listed(removed)}.")
+
+
+def _listed(names: list[str]) -> str:
+    return f": {', '.join(names)}" if names else ""
+
+
+def export_to(settings: Settings, archive: Path, snapshot_id: str | None, *, as_json: bool) -> None:
+    """Write a snapshot into an archive; raises SnapshotError."""
+    manifest = export_snapshot(_index_path(settings), archive, snapshot_id)
+    _tell(settings, manifest, f"is in {archive}, {size(archive.stat().st_size)}", as_json=as_json)
+
+
+def import_from(settings: Settings, archive: Path, *, as_json: bool) -> None:
+    """Make the snapshot in an archive current; raises SnapshotError, BuildError."""
+    manifest = import_snapshot(archive, _index_path(settings))
+    _tell(settings, manifest, "is imported, and current now", as_json=as_json)
+
+
+def _tell(settings: Settings, manifest: Manifest, what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "index": settings.index,
+                "snapshot": manifest.snapshot_id,
+                "n_documents": manifest.n_documents,
+                "n_passages": manifest.n_passages,
+                "n_bytes": sum(record.n_bytes for record in manifest.files.values()),
+            }
+        )
+    else:
+        say(f"Snapshot {manifest.snapshot_id} of index {settings.index!r} {what}.")
+
+
+def _index_path(settings: Settings) -> Path:
+    return settings.data_path / settings.index
