@@ -1,8 +1,8 @@
 """Models, one snapshot and their batchers: everything that answers requests, for the HTTP service and in process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,12 @@ from models.tokenization import ModelInput
 from service.batcher import BatchLimits, MicroBatcher
 from service.metrics import Metrics
 from service.problems import UnknownIndex
+from service.serving import ServedSnapshot, Watcher
 from service.settings import Settings
 from service.stages import Deadline, Stages
 
 _CHARACTERS_PER_TOKEN = 4  # of English text; only the batcher's budget rests on it
-_WARM_UP_WORDS = 400  # more than any window holds, so that the longest input has run once
+_WARM_UP_TEXT = "warm " * 400  # more than any window holds, so that the longest input has run once
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.models = models
-        self.snapshot = snapshot
+        self._served = ServedSnapshot(snapshot)
+        self._watching: asyncio.Task[None] | None = None
         self.metrics = metrics if metrics is not None else Metrics()
         self._limits = BatchLimits(
             settings.batch_tokens_per_thread * model_threads(settings), settings.max_waiting_tokens
@@ -104,25 +106,55 @@ class Engine:
         self.metrics.watch_queues(
             {"dual_encoder": self.encoding, "cross_encoder": self.reranking, "reader": self.reading}
         )
-        snapshot = self.snapshot
-        self.metrics.watch_index(
-            index=snapshot.index_name, snapshot=snapshot.snapshot_id, n_passages=snapshot.n_passages
-        )
+        self._say_what_is_served()
+        self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
         """Fail whatever waits, let running batches end, close the snapshot."""
+        if self._watching is not None:
+            self._watching.cancel()
         await asyncio.gather(self.encoding.stop(), self.reranking.stop(), self.reading.stop())
-        self.snapshot.close()
+        self._served.close()
 
-    def snapshot_of(self, index: str | None) -> Snapshot:
-        """Return the snapshot of an index, None standing for the configured one.
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that is current now; a request borrows it instead."""
+        return self._served.current
+
+    @contextmanager
+    def borrowed(self, index: str | None) -> Iterator[Snapshot]:
+        """Give the snapshot of an index, None standing for the configured one; it stays open meanwhile.
 
         Raises:
             UnknownIndex: this service does not serve it.
         """
         if index is not None and index != self.snapshot.index_name:
             raise UnknownIndex(f"This service serves no index of that name; it serves {self.snapshot.index_name!r}.")
-        return self.snapshot
+        with self._served.borrowed() as snapshot:
+            yield snapshot
+
+    def _say_what_is_served(self) -> None:
+        snapshot = self.snapshot
+        self.metrics.watch_index(
+            index=snapshot.index_name, snapshot=snapshot.snapshot_id, n_passages=snapshot.n_passages
+        )
+
+    async def _watch(self) -> None:
+        watcher = Watcher(self.settings.data_path / self.settings.index, self._open_warm, self._swap)
+        swaps = self.metrics.snapshot_swaps
+        await watcher.run(
+            self.settings.snapshot_poll_seconds, lambda: self.snapshot.snapshot_id, swaps.labels("refused").inc
+        )
+
+    def _open_warm(self) -> Snapshot:
+        snapshot = open_snapshot(self.settings, self.models)
+        self._warm_retrieval(snapshot)
+        return snapshot
+
+    def _swap(self, snapshot: Snapshot) -> None:
+        self._served.replace(snapshot)
+        self._say_what_is_served()
+        self.metrics.snapshot_swaps.labels("swapped").inc()
 
     def stages(self, deadline: Deadline | None) -> Stages:
         """Return the clock of a new request, with the configured deadline unless one is given."""
@@ -140,12 +172,14 @@ class Engine:
         return [float(logit) for logit in self.models.cross_encoder.logits(inputs)]
 
     def _warm(self) -> None:
-        text = "warm " * _WARM_UP_WORDS
-        [encoded] = self._encode([text])
-        self.snapshot.search_dense(encoded.vector, 10)
-        self.snapshot.search_bm25(text, 10)
-        self.models.cross_encoder.score("warm", [text])
-        self.models.reader.read("warm", [text])
+        self._warm_retrieval(self.snapshot)
+        self.models.cross_encoder.score("warm", [_WARM_UP_TEXT])
+        self.models.reader.read("warm", [_WARM_UP_TEXT])
+
+    def _warm_retrieval(self, snapshot: Snapshot) -> None:
+        [encoded] = self._encode([_WARM_UP_TEXT])
+        snapshot.search_dense(encoded.vector, 10)
+        snapshot.search_bm25(_WARM_UP_TEXT, 10)
 
 
 @asynccontextmanager
@@ -156,8 +190,9 @@ async def open_engine(settings: Settings, *, metrics: Metrics | None = None) -> 
         ModelError, SnapshotError: as `load_models` and `open_snapshot`; each message is fit to show.
     """
     models = await asyncio.to_thread(load_models, settings)
-    snapshot = await asyncio.to_thread(open_snapshot, settings, models)
-    engine = Engine(settings, models=models, snapshot=snapshot, metrics=metrics)
+    engine = Engine(  # no name here holds the snapshot, which would keep its files mapped after it was replaced
+        settings, models=models, snapshot=await asyncio.to_thread(open_snapshot, settings, models), metrics=metrics
+    )
     try:
         await engine.start()
         yield engine

@@ -18,6 +18,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 OUTCOMES = ("answer", "no_answer")
+SWAPS = ("swapped", "refused")
 TRUNCATED = ("query", "passage")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -79,6 +80,12 @@ class Metrics:
         self.index_passages = Gauge(
             "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=self.registry
         )
+        self.snapshot_swaps = Counter(
+            "tercet_snapshot_swaps",
+            "Newly published snapshots that were taken over, or refused because they cannot be opened.",
+            ("outcome",),
+            registry=self.registry,
+        )
         self.ready = Gauge("tercet_ready", "1 when requests are served, otherwise 0.", registry=self.registry)
 
     def _start_at_zero(self) -> None:
@@ -90,6 +97,8 @@ class Metrics:
             self.queue_rejected.labels(model)
         for outcome in OUTCOMES:
             self.answers.labels(outcome)
+        for outcome in SWAPS:
+            self.snapshot_swaps.labels(outcome)
         for what in TRUNCATED:
             self.truncated.labels(what)
 

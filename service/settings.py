@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     request_timeout_seconds: float = Field(
         default=30.0, gt=0, description="Deadline of one request; a client that waited longer has mostly left."
     )
+    snapshot_poll_seconds: float = Field(
+        default=2.0, gt=0, description="How often to look whether another snapshot of the index was made current."
+    )
     drain_seconds: float = Field(
         default=1.0,
         ge=0,
