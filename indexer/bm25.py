@@ -12,19 +12,16 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.ranking import NO_HITS, Hits, Rows, Scores, best_rows
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+from indexer.mapped import SortedTexts, mapped_array, mapped_bytes
+from indexer.ranking import NO_HITS, Hits, Mask, Rows, Scores, best_rows
 
 K1 = 1.2
 B = 0.75
 
-_EMPTY_NPY_BYTES = 128  # an empty array, which cannot be mapped, is a header only
 _TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS = (
     "terms.bin", "term_ends.npy", "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
 )  # fmt: skip
@@ -100,21 +97,34 @@ class Bm25Index:
     def __init__(self, folder: Path, *, n_passages: int) -> None:
         """Open the index that `Bm25Builder.write` wrote for n_passages passages."""
         self._n_passages = n_passages
-        self._terms = _mapped_bytes(folder / _TERMS)
-        self._term_ends = _mapped(folder / _TERM_ENDS, np.int64)
-        self._starts = _mapped(folder / _STARTS, np.int64)
-        self._rows = _mapped(folder / _ROWS, np.int32)
-        self._weights = _mapped(folder / _WEIGHTS, np.float32)
-        self.n_terms = int(self._term_ends.size)
+        self._terms = SortedTexts(mapped_bytes(folder / _TERMS), mapped_array(folder / _TERM_ENDS, np.int64))
+        self._starts = mapped_array(folder / _STARTS, np.int64)
+        self._rows = mapped_array(folder / _ROWS, np.int32)
+        self._weights = mapped_array(folder / _WEIGHTS, np.float32)
+        self.n_terms = len(self._terms)
 
-    def search(self, terms: Sequence[str], k: int) -> Hits:
-        """Return the k best passages that hold at least one of the terms; none if the terms are unknown or none."""
+    def search(self, terms: Sequence[str], k: int, allowed: Mask | None = None) -> Hits:
+        """Return the k best passages that hold at least one of the terms; none if the terms are unknown or none.
+
+        Args:
+            terms: those of the query, in any order.
+            k: at least 0.
+            allowed: (n_passages,) the passages to choose from, None for all. It changes no score.
+        """
         postings = self._postings(terms)
         if not postings:
             return NO_HITS
         sums = self._sums(postings)
-        rows = np.flatnonzero(sums)  # every weight is positive, so zero means that no term is there
+        # Every weight is positive, so zero means that no term is there.
+        rows = np.flatnonzero(sums) if allowed is None else np.flatnonzero((sums > 0) & allowed)
         return best_rows(rows, sums[rows], k)
+
+    def matching(self, terms: Sequence[str]) -> Mask:
+        """Return which passages (n_passages,) hold at least one of the terms: those that `search` could give."""
+        mask = np.zeros(self._n_passages, np.bool_)
+        for where, _ in self._postings(terms):
+            mask[self._rows[where]] = True
+        return mask
 
     def scores(self, terms: Sequence[str], rows: Rows) -> Scores:
         """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""
@@ -132,32 +142,7 @@ class Bm25Index:
         """Return the postings of each known term and how often it is asked for, in the order of the terms' bytes."""
         postings = []
         for term, count in sorted(Counter(terms).items()):
-            number = self._number_of(term.encode("utf-8", "replace"))
+            number = self._terms.find(term.encode("utf-8", "replace"))
             if number is not None:
                 postings.append((slice(int(self._starts[number]), int(self._starts[number + 1])), count))
         return postings
-
-    def _number_of(self, term: bytes) -> int | None:
-        """Find a term by binary search."""
-        low, high = 0, self.n_terms
-        while low < high:
-            middle = (low + high) // 2
-            if self._term(middle) < term:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < self.n_terms and self._term(low) == term else None
-
-    def _term(self, number: int) -> bytes:
-        start = int(self._term_ends[number - 1]) if number else 0
-        return self._terms[start : int(self._term_ends[number])].tobytes()
-
-
-def _mapped(path: Path, scalar: type[_Scalar]) -> NDArray[_Scalar]:
-    loaded: NDArray[_Scalar] = np.load(path, mmap_mode="r" if path.stat().st_size > _EMPTY_NPY_BYTES else None)
-    assert loaded.dtype == scalar, f"{path} holds {loaded.dtype}"
-    return loaded
-
-
-def _mapped_bytes(path: Path) -> NDArray[np.uint8]:
-    return np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)

@@ -1,8 +1,9 @@
 """Build a snapshot: read, chunk, embed, write, publish.
 
 The same documents and models give the same bytes in every file but the manifest, whatever the order of the source.
-Memory holds the vectors (4 bytes x dimension a passage), 12 bytes for each distinct term of a passage, and one
-document; the documents themselves stream through SQLite.
+Memory holds the vectors (4 bytes x dimension a passage), 12 bytes for each distinct term of a passage, some for each
+value of metadata that is no text (`indexer/metadata_writer.py`), and one document; documents and texts stream through
+SQLite.
 """
 
 import hashlib
@@ -28,8 +29,9 @@ from indexer.manifest import (
     Manifest,
     record_files,
 )
+from indexer.metadata_writer import MetadataBuilder
 from indexer.publish import building, publish
-from indexer.snapshot import BM25_FOLDER, DENSE_FILE, STORE_FILE, TOKENS_FILE
+from indexer.snapshot import BM25_FOLDER, DENSE_FILE, METADATA_FOLDER, STORE_FILE, TOKENS_FILE
 from indexer.staging import DocumentStage
 from indexer.store import Store, StoreWriter
 from indexer.tokens import TokenWriter
@@ -167,9 +169,10 @@ class _Build:
             repeated.first.append(document.document_id)
 
     def chunk(self, folder: Path) -> None:
-        """Cut the staged documents in order; write the store, the BM25 index and the token file."""
+        """Cut the staged documents in order; write the store, the BM25 index, the metadata and the token file."""
         total = self._stage.n_documents
         store = StoreWriter(folder / STORE_FILE)
+        metadata = MetadataBuilder(folder / "metadata.sqlite")
         bm25 = Bm25Builder(k1=self._settings.k1, b=self._settings.b)
         tokenizer = self._models.passage_tokenizer
         fingerprint = self._models.passage_tokenizer_fingerprint
@@ -180,14 +183,17 @@ class _Build:
                 for done, document in enumerate(self._stage.in_order(), 1):
                     passages = chunk(document, self._models.dual_encoder.tokenizer, self._settings.chunking)
                     store.add(document, passages)
+                    metadata.add(document, len(passages))
                     texts = [passage_text(document, passage) for passage in passages]
                     for text, tokenized in zip(texts, tokenizer.encode_batch(texts), strict=True):
                         bm25.add(analyze(text))
                         tokens.add(tokenized.ids)
                     self.report("chunk", done, total)
             store.finish()
+            metadata.write(folder / METADATA_FOLDER)
         finally:
             store.close()
+            metadata.close()
             self._stage.close()
         (folder / "stage.sqlite").unlink()
         bm25.write(folder / BM25_FOLDER)

@@ -3,7 +3,8 @@
 IndexerError
 ├── SourceError     a source is missing, unreadable or of an unknown kind; or, by policy, holds a bad record
 ├── BuildError      a snapshot cannot be built: no space, no permission, another build is running, bad settings
-└── SnapshotError   a snapshot is missing, altered, or made for another encoder or format; names both sides
+├── SnapshotError   a snapshot is missing, altered, or made for another encoder or format; names both sides
+└── FilterError     a filter cannot be read, or is too large; says where or by how much
 """
 
 
@@ -21,3 +22,7 @@ class BuildError(IndexerError):
 
 class SnapshotError(IndexerError):
     """A snapshot cannot be opened."""
+
+
+class FilterError(IndexerError):
+    """A filter cannot be read or is too large."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 Rows: TypeAlias = NDArray[np.int64]
 Scores: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

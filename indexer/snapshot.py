@@ -13,9 +13,12 @@ from indexer.bm25 import Bm25Index
 from indexer.dense import DenseIndex
 from indexer.documents import Document, with_context
 from indexer.errors import SnapshotError
+from indexer.facets import Facet, count_facet
+from indexer.filters import Filter, Filtered, apply_filter
 from indexer.manifest import Manifest, read_manifest, verify_files
+from indexer.metadata import Metadata
 from indexer.publish import current_snapshot, hold
-from indexer.ranking import Hits, Rows, Scores
+from indexer.ranking import Hits, Mask, Rows, Scores
 from indexer.store import Store, StoredPassage
 from indexer.tokens import TokenFile
 from models.tokenization import TokenIds
@@ -24,6 +27,7 @@ STORE_FILE = "documents.sqlite"
 DENSE_FILE = "dense.faiss"
 TOKENS_FILE = "tokens.bin"
 BM25_FOLDER = "bm25"
+METADATA_FOLDER = "metadata"
 
 
 class Snapshot:
@@ -37,9 +41,10 @@ class Snapshot:
         self.n_documents = manifest.n_documents
         self.n_passages = manifest.n_passages
         self._held = held
-        self._dense = DenseIndex(folder / DENSE_FILE)
+        self._dense = DenseIndex.open(folder / DENSE_FILE)
         self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
         self._tokens = TokenFile(folder / TOKENS_FILE)
+        self.metadata = Metadata(folder / METADATA_FOLDER, n_documents=manifest.n_documents)
         self._store = Store(folder / STORE_FILE)
         self._require_equal_counts(folder)
         analyze("")  # builds what the analyzer keeps, which the first query would otherwise wait for
@@ -77,19 +82,37 @@ class Snapshot:
             STORE_FILE: self._store.n_passages,
             DENSE_FILE: self._dense.n_passages,
             TOKENS_FILE: self._tokens.n_passages,
+            METADATA_FOLDER: self.metadata.n_passages,
         }
         for name, count in counts.items():
             if count != self.n_passages:
                 self._store.close()
                 raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
 
-    def search_dense(self, query_vector: NDArray[np.float32], k: int) -> Hits:
-        """Return the k passages whose vectors have the greatest inner product with the query's (dimension,)."""
-        return self._dense.search(query_vector, k)
+    def search_dense(self, query_vector: NDArray[np.float32], k: int, allowed: Mask | None = None) -> Hits:
+        """Return the k passages whose vectors have the greatest inner product with the query's (dimension,).
 
-    def search_bm25(self, query: str, k: int) -> Hits:
+        Of the allowed (n_passages,) ones only, where they are given, as in `search_bm25`: k of those, if there are as
+        many, with the scores that they have without it.
+        """
+        return self._dense.search(query_vector, k, allowed=allowed)
+
+    def search_bm25(self, query: str, k: int, allowed: Mask | None = None) -> Hits:
         """Return the k best passages that share a term with the query; none if no term is left of it."""
-        return self._bm25.search(analyze(query), k)
+        return self._bm25.search(analyze(query), k, allowed)
+
+    def matching_bm25(self, query: str) -> Mask:
+        """Return which passages (n_passages,) share a term with the query."""
+        return self._bm25.matching(analyze(query))
+
+    def filtered(self, expression: Filter) -> Filtered:
+        """Return the passages that a filter leaves."""
+        return apply_filter(expression, self.metadata)
+
+    def facets(self, fields: Sequence[str], passages: Mask, k: int) -> list[Facet]:
+        """Return the k most frequent values of each field among the documents of passages (n_passages,)."""
+        documents = self.metadata.of_passages(passages)
+        return [count_facet(name, self.metadata, documents, k) for name in fields]
 
     def dense_scores(self, query_vector: NDArray[np.float32], rows: Rows) -> Scores:
         """Return the exact inner products (n,) of given rows, equal to those of `search_dense`."""

@@ -98,6 +98,19 @@ def test_search_equals_the_formula_sorted_by_score_then_row(
     assert hits.scores.tolist() == [rounded[row] for row in best[:k]]
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_corpora, st.lists(st.sampled_from("abcdefg"), max_size=4), st.integers(0, 15), st.data())
+def test_of_allowed_passages_the_best_are_found_with_the_scores_that_they_have_anyway(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[list[str]], query: list[str], k: int, data: st.DataObject
+) -> None:
+    index = _index(corpus, tmp_path_factory.mktemp("bm25") / "bm25")
+    flags = data.draw(st.lists(st.booleans(), min_size=len(corpus), max_size=len(corpus)))
+    everything, hits = index.search(query, len(corpus)), index.search(query, k, np.array(flags, np.bool_))
+    expected = [each for each in zip(everything.rows, everything.scores, strict=True) if flags[each[0]]][:k]
+    assert list(zip(hits.rows, hits.scores, strict=True)) == expected
+    assert index.matching(query).nonzero()[0].tolist() == sorted(everything.rows.tolist())
+
+
 def test_weights_equal_those_of_rank_bm25_but_for_its_idf_and_its_factor() -> None:
     """rank-bm25 multiplies by (k1 + 1) and has Robertson's idf, which may be negative; tf and length act alike."""
     corpus = [["fog", "fog", "sea"], ["fog", "ferry", "times", "of", "day"], ["ticket"], ["prices", "sea"], ["kit"]]

@@ -58,7 +58,7 @@ def _change_manifest(index_path: Path, change: Callable[[dict[str, object]], Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 2}, "has format version 2; this Tercet reads version 1"),
+        ({"format_version": 1}, "has format version 1; this Tercet reads version 2"),
         ({"n_passages": -1}, "n_passages: Input should be greater than or equal to 0"),
         ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
         ({"n_passages": 41}, "holds 40 passages; the manifest says 41"),
@@ -81,7 +81,16 @@ def test_a_manifest_that_is_none_is_refused(index_path: Path, content: bytes) ->
         _open(index_path)
 
 
-_FILES = ["documents.sqlite", "dense.faiss", "tokens.bin", "bm25/posting_rows.npy", "bm25/terms.bin"]
+_FILES = [
+    "documents.sqlite",
+    "dense.faiss",
+    "tokens.bin",
+    "bm25/posting_rows.npy",
+    "metadata/passage_documents.npy",
+    "metadata/fields.json",
+    "metadata/texts.bin",
+    "bm25/terms.bin",
+]
 
 
 @pytest.mark.parametrize("name", _FILES)
@@ -140,7 +149,7 @@ def test_an_open_snapshot_is_not_disturbed_by_a_new_one(index_path: Path, index_
     new.close()
 
 
-@pytest.mark.parametrize("name", _FILES[:4])
+@pytest.mark.parametrize("name", _FILES[:6])
 def test_a_file_of_the_right_size_that_cannot_be_read_is_refused_without_hashes_too(
     index_path: Path, name: str
 ) -> None:
