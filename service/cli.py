@@ -69,6 +69,10 @@ Sources = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
 Index = Annotated[str | None, typer.Option("--index", help="Name of the index; TERCET_INDEX, or else default.")]
+Progress = Annotated[
+    Literal["auto", "json"] | None, typer.Option(help="Progress for people or as JSON lines; TERCET_PROGRESS, or auto.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Build once and exit. Every run does; for schedulers that say so.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on; TERCET_HOST, or else 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port, 0 a free one; TERCET_PORT, or else 8000.")]
@@ -114,12 +118,14 @@ def index(
     on_error: Annotated[OnError, typer.Option(help="What to do with a bad record: tell and skip it, or fail.")] = (
         OnError.skip
     ),
+    progress: Progress = None,
+    once: Once = False,
     json: Json = False,
 ) -> None:
     """Build an index of documents and publish it."""
     from service.commands.index import index_sources
 
-    settings = load_settings(index=name, data_path=data)
+    settings = load_settings(index=name, data_path=data, progress=progress)
     index_sources(sources, settings, fails_on_error=on_error is OnError.fail, as_json=json)
 
 

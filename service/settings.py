@@ -74,6 +74,10 @@ class Settings(BaseSettings):
     shutdown_seconds: float = Field(
         default=30.0, gt=0, description="After that, how long running requests may take to end."
     )
+    progress: Literal["auto", "json"] = Field(
+        default="auto",
+        description="How `tercet index` shows progress on stderr: a bar or lines for people, or JSON lines.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level logged."
     )

@@ -6,23 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from indexer.build import BuildProgress, BuildReport, BuildSettings, IndexModels, build_snapshot
+from indexer.build import BuildReport, BuildSettings, IndexModels, build_snapshot
 from indexer.documents import BadRecord, Document
 from indexer.errors import SourceError
 from indexer.sources import read_documents
 from models.dual_encoder import DualEncoder
 from models.folder import TOKENIZER_FILE, open_model_folder
 from models.tokenization import Tokenizer
+from service.commands.build_progress import build_progress
 from service.commands.output import counted, duration, print_json, say, size
-from service.commands.progress import progress_display
 from service.engine import model_threads
 from service.settings import Settings
 
-_PHASES = {
-    "read": "Reading documents",
-    "chunk": "Cutting passages",
-    "embed": "Embedding passages",
-}
 _SHOWN_RECORDS = 20
 
 
@@ -90,12 +85,7 @@ def build_index(
     """
     bad = BadRecords()
     models = _index_models(settings)
-    with progress_display() as display:
-
-        def show(progress: BuildProgress) -> None:
-            if progress.stage in _PHASES:
-                display.update(_PHASES[progress.stage], progress.done, progress.total)
-
+    with build_progress(settings.progress) as show:
         report = build_snapshot(
             _documents(sources, bad, fails_on_error=fails_on_error),
             index_path=settings.data_path / settings.index,
