@@ -18,7 +18,7 @@ class SortedTexts:
 
     def __init__(self, content: NDArray[np.uint8], ends: NDArray[np.int64], *, numbers: range | None = None) -> None:
         """View texts that lie one behind the other: the i-th ends at ends[i]. numbers leaves the others out."""
-        self._content, self._ends = memoryview(content), memoryview(ends)  # far quicker to slice than a memmap
+        self._content, self._ends = content.data, ends.data  # far quicker to slice than a memmap
         self._numbers = numbers if numbers is not None else range(ends.size)
 
     def __len__(self) -> int:

@@ -1,5 +1,6 @@
 """From ranked rows to results: what each candidate scored, where it stood, and which of its words matched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -7,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.analysis import analyze, occurrences
-from indexer.ranking import Hits, Rows
+from indexer.facets import Facet
+from indexer.filters import Filtered
+from indexer.ranking import Hits, Mask, Rows
 from indexer.snapshot import Snapshot
 from indexer.store import StoredPassage
 from models.calibration import sigmoid
@@ -30,7 +33,7 @@ class Reranked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Everything that was found for one query. A leg that the mode leaves out is None.
+    """Everything that was found for one query. A leg that the mode leaves out is None, and so is a filter not given.
 
     fused holds every candidate; the reranked ones come first in the ranking, the others keep their fused order.
     """
@@ -38,6 +41,7 @@ class Candidates:
     query: str
     mode: Mode
     query_vector: NDArray[np.float32] | None
+    filtered: Filtered | None
     bm25: Hits | None
     dense: Hits | None
     fused: Hits
@@ -120,6 +124,25 @@ def results(
             zip(rows.tolist(), passages, scores, ordering, strict=True)
         )
     ]
+
+
+def facets(snapshot: Snapshot, candidates: Candidates, fields: Sequence[str], k: int) -> list[Facet]:
+    """Return the k most frequent values of each field among the documents that match the query."""
+    return snapshot.facets(fields, _matching(snapshot, candidates), k) if fields else []
+
+
+def _matching(snapshot: Snapshot, candidates: Candidates) -> Mask:
+    """Return the passages (n_passages,) that match: BM25's, however many, and those that the dense leg found.
+
+    So every candidate counts, and where BM25 takes part no count depends on how deep it looked. Without a term in
+    common every passage is more or less near a query, so the dense leg has to say how many it means.
+    """
+    matching = np.zeros(snapshot.n_passages, np.bool_)
+    if candidates.bm25 is not None:
+        matching |= snapshot.matching_bm25(candidates.query)
+    if candidates.dense is not None:
+        matching[candidates.dense.rows] = True
+    return matching if candidates.filtered is None else matching & candidates.filtered.allowed
 
 
 def highlights(terms: frozenset[str], text: str) -> list[tuple[int, int]]:

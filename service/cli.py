@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service.cli_filter import Where, read_filter
 from service.cli_models import models
 from service.cli_snapshots import snapshots
 from service.cli_training import training
@@ -145,6 +146,10 @@ def search(
     top_k: Annotated[int, typer.Option(min=1, max=100, help="How many results to print.")] = 5,
     mode: WithMode = Mode.hybrid,
     rerank: Rerank = True,
+    where: Where = None,
+    facet: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Count this field's values; may be given again.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print the passages that fit a query best."""
@@ -152,7 +157,10 @@ def search(
     from service.pipeline import SearchQuery
 
     settings = load_settings(index=name, data_path=data)
-    search_once(SearchQuery(query, top_k=top_k, mode=_mode(mode), rerank=rerank), settings, as_json=json)
+    asked = SearchQuery(
+        query, top_k=top_k, mode=_mode(mode), rerank=rerank, filter=read_filter(where), facets=facet or ()
+    )
+    search_once(asked, settings, as_json=json)
 
 
 @app.command()
@@ -164,6 +172,7 @@ def answer(
     read_k: Annotated[int, typer.Option(min=1, max=50, help="How many passages to read.")] = 5,
     mode: WithMode = Mode.hybrid,
     rerank: Rerank = True,
+    where: Where = None,
     json: Json = False,
 ) -> None:
     """Print the exact answer to a question, or that there is none."""
@@ -171,7 +180,8 @@ def answer(
     from service.pipeline import AnswerQuery
 
     settings = load_settings(index=name, data_path=data)
-    query = AnswerQuery(question, top_k=top_k, read_k=read_k, mode=_mode(mode), rerank=rerank)
+    asked = read_filter(where)
+    query = AnswerQuery(question, top_k=top_k, read_k=read_k, mode=_mode(mode), rerank=rerank, filter=asked)
     answer_once(query, settings, as_json=json)
 
 

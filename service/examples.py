@@ -52,12 +52,24 @@ _RESULT = {
 }
 
 
+_FILTERED = {"n_documents": 40, "n_passages": 212, "unknown_fields": [], "mistyped_fields": []}
 _SEARCH = {
     "request_id": _ID,
     "index": "default",
     "snapshot": _SNAPSHOT,
     "query": "who kept the lighthouse",
     "results": [_RESULT],
+    "filter": _FILTERED,
+    "facets": [
+        {
+            "field": "year",
+            "is_known": True,
+            "n_documents": 31,
+            "values": [{"value": 1874, "n_documents": 12}, {"value": 1875, "n_documents": 9}],
+            "n_other": 6,
+            "n_missing": 4,
+        }
+    ],
     "n_candidates": 212,
     "rerank_k_used": 100,
     "truncated": False,
@@ -82,6 +94,7 @@ _ANSWER = {
         "threshold": -1.5,
         "threshold_origin": "squad2_dev_b",
     },
+    "filter": _FILTERED,
     "truncated": False,
     "query_cut_tokens": 0,
     "n_passages_read": 5,

@@ -5,10 +5,14 @@ ranking, so the union of pages is one page, and the decision that there is no an
 """
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
+from indexer.facets import Facet
+from indexer.filters import Filter, Filtered
 from indexer.fusion import reciprocal_rank_fusion
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
@@ -24,14 +28,17 @@ from service.answers import (
     no_answer,
     own_sources,
 )
-from service.candidates import RRF_K, Candidates, Mode, Reranked, Result, results
+from service.candidates import RRF_K, Candidates, Mode, Reranked, Result, facets, results
 from service.engine import Engine, QueryVector
 from service.stages import Deadline, Stages
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What to search, and how deep. index is a name, None for the one that is served by default."""
+    """What to search, and how deep. index is a name, None for the one that is served by default.
+
+    facets are fields of which the facet_k most frequent values are counted.
+    """
 
     query: str
     top_k: int = 10
@@ -43,6 +50,9 @@ class SearchQuery:
     highlight: bool = True
     explain: bool = False
     index: str | None = None
+    filter: Filter | None = None
+    facets: Sequence[str] = ()
+    facet_k: int = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class SearchOutcome:
     snapshot: str
     query: str
     results: list[Result]
+    filtered: Filtered | None
+    facets: list[Facet]
     n_candidates: int
     rerank_k_used: int
     query_cut_tokens: int
@@ -75,6 +87,7 @@ class AnswerQuery:
     rerank_k: int = 100
     retrieve_k: int = 200
     index: str | None = None
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class AnswerOutcome:
     answer: FoundAnswer | None
     answers: list[FoundAnswer]
     no_answer: NoAnswer
+    filtered: Filtered | None
     query_cut_tokens: int
     n_passages_read: int
     skipped: list[str]
@@ -101,20 +115,26 @@ async def search(engine: Engine, query: SearchQuery, deadline: Deadline | None =
         Overloaded: a model's queue is full.
         DeadlineExceeded: the deadline passed; it is checked in every stage.
     """
-    snapshot = engine.snapshot_of(query.index)
-    stages = engine.stages(deadline)
+    with engine.borrowed(query.index) as snapshot:
+        return await _search(engine, snapshot, query, engine.stages(deadline))
+
+
+async def _search(engine: Engine, snapshot: Snapshot, query: SearchQuery, stages: Stages) -> SearchOutcome:
     found = await _find(engine, snapshot, query, stages)
     async with stages.stage("respond"):
         page = slice(query.offset, query.offset + query.top_k)
         shown = await asyncio.to_thread(
             results, snapshot, found, page, highlight=query.highlight, explain=query.explain
         )
+        counted = await asyncio.to_thread(facets, snapshot, found, query.facets, query.facet_k)
     engine.metrics.count_cut(query_tokens=found.query_cut_tokens, n_passages=found.n_passages_cut)
     return SearchOutcome(
         index=snapshot.index_name,
         snapshot=snapshot.snapshot_id,
         query=query.query,
         results=shown,
+        filtered=found.filtered,
+        facets=counted,
         n_candidates=int(found.fused.rows.size),
         rerank_k_used=int(found.reranked.rows.size),
         query_cut_tokens=found.query_cut_tokens,
@@ -130,8 +150,11 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     Raises:
         UnknownIndex, Overloaded, DeadlineExceeded: as `search`.
     """
-    stages = engine.stages(deadline)
-    snapshot = engine.snapshot_of(query.index) if query.passages is None else None
+    with engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot:
+        return await _answer(engine, snapshot, query, engine.stages(deadline))
+
+
+async def _answer(engine: Engine, snapshot: Snapshot | None, query: AnswerQuery, stages: Stages) -> AnswerOutcome:
     found = await _find(engine, snapshot, query, stages) if snapshot is not None else None
     async with stages.stage("read"):
         if snapshot is not None and found is not None:
@@ -153,6 +176,7 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
         answer=None if decision.is_no_answer else answers[0],
         answers=answers,
         no_answer=decision,
+        filtered=found.filtered if found is not None else None,
         query_cut_tokens=query_cut,
         n_passages_read=len(sources),
         skipped=found.skipped if found is not None else ["retrieve:own_passages"],
@@ -163,12 +187,10 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
 async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQuery, stages: Stages) -> Candidates:
     """Return all candidates: retrieved, fused, the best of them reranked."""
     skipped: list[str] = []
-    encoded: QueryVector | None = None
-    if query.mode != "bm25" or query.rerank:  # relevance weighs the dense score in, whatever the mode
-        async with stages.stage("encode"):
-            [encoded] = await engine.encoding.submit([query.query])
+    encoded = await _encode(engine, query, stages)
     async with stages.stage("retrieve"):
-        bm25, dense = await _retrieve(snapshot, query, encoded)
+        filtered = await asyncio.to_thread(snapshot.filtered, query.filter) if query.filter is not None else None
+        bm25, dense = await _retrieve(snapshot, query, encoded, filtered)
         if bm25 is not None and not bm25.rows.size:
             skipped.append("bm25:no_match")
     async with stages.stage("fuse"):
@@ -184,6 +206,7 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         query=query.query,
         mode=query.mode,
         query_vector=encoded.vector if encoded is not None else None,
+        filtered=filtered,
         bm25=bm25,
         dense=dense,
         fused=fused,
@@ -193,17 +216,29 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
     )
 
 
+async def _encode(engine: Engine, query: SearchQuery | AnswerQuery, stages: Stages) -> QueryVector | None:
+    """Return the query's vector, None where nothing needs it."""
+    if query.mode == "bm25" and not query.rerank:  # relevance weighs the dense score in, whatever the mode
+        return None
+    async with stages.stage("encode"):
+        [encoded] = await engine.encoding.submit([query.query])
+    return encoded
+
+
 async def _retrieve(
-    snapshot: Snapshot, query: SearchQuery | AnswerQuery, encoded: QueryVector | None
+    snapshot: Snapshot, query: SearchQuery | AnswerQuery, encoded: QueryVector | None, filtered: Filtered | None
 ) -> tuple[Hits | None, Hits | None]:
-    """Return the BM25 and the dense ranking, searched at the same time; None for a leg that the mode leaves out."""
-    k = query.retrieve_k
+    """Return the BM25 and the dense ranking of what a filter leaves, searched at the same time.
+
+    None stands for a leg that the mode leaves out.
+    """
+    k, allowed = query.retrieve_k, filtered.allowed if filtered is not None else None
     searches = {}
     if query.mode != "dense":
-        searches["bm25"] = asyncio.to_thread(snapshot.search_bm25, query.query, k)
+        searches["bm25"] = asyncio.to_thread(snapshot.search_bm25, query.query, k, allowed)
     if query.mode != "bm25":
         assert encoded is not None, "dense retrieval needs the query's vector"
-        searches["dense"] = asyncio.to_thread(snapshot.search_dense, encoded.vector, k)
+        searches["dense"] = asyncio.to_thread(snapshot.search_dense, encoded.vector, k, allowed)
     found = dict(zip(searches, await asyncio.gather(*searches.values()), strict=True))
     return found.get("bm25"), found.get("dense")
 

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from indexer.filters import Filter
 from service.answers import OwnPassage
 from service.candidates import Mode
+from service.filter_bodies import FILTER_EXAMPLE, MAX_FIELD_CHARACTERS, OptionalFilter
 from service.pipeline import AnswerQuery, SearchQuery
 
 MAX_QUERY_CHARACTERS = 4_000
@@ -20,6 +22,10 @@ MAX_READ_K = 50
 MAX_PASSAGES = 100
 MAX_PASSAGE_CHARACTERS = 100_000
 MAX_NAME_CHARACTERS = 512
+MAX_FACETS = 20
+MAX_FACET_K = 1_000
+
+_FieldName = Annotated[str, Field(min_length=1, max_length=MAX_FIELD_CHARACTERS)]
 
 
 def _not_blank(value: object) -> object:
@@ -51,10 +57,19 @@ class _Retrieval(_Request):
     rerank: bool = Field(default=True, description="Whether the cross-encoder orders the best `rerank_k`.")
     rerank_k: int = Field(default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
     retrieve_k: int = Field(default=200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
-    filter: None = Field(default=None, description="Reserved; only null for now.")
+    filter: OptionalFilter = Field(
+        default=None,
+        description="Which documents may be found, by their metadata; null for all. Applied before anything is "
+        "counted: each leg finds the best `retrieve_k` of what it leaves.",
+        examples=[FILTER_EXAMPLE],
+    )
     index: str | None = Field(
         default=None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one."
     )
+
+    def to_filter(self) -> Filter | None:
+        """Return the filter for the pipeline."""
+        return self.filter.to_filter() if self.filter is not None else None
 
 
 class SearchRequest(_Retrieval):
@@ -64,10 +79,17 @@ class SearchRequest(_Retrieval):
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Results before this page.")
     highlight: bool = Field(default=True, description="Whether to give the places of the query's words.")
     explain: bool = Field(default=False, description="Whether to give each candidate's ranks.")
+    facets: list[_FieldName] = Field(
+        default=[],
+        max_length=MAX_FACETS,
+        description="Metadata fields whose values to count, over the documents that match the query.",
+        examples=[["year", "lang"]],
+    )
+    facet_k: int = Field(default=10, ge=1, le=MAX_FACET_K, description="How many values of each facet to list.")
 
     def to_query(self) -> SearchQuery:
         """Return it for the pipeline."""
-        return SearchQuery(**self.model_dump(exclude={"filter"}))
+        return SearchQuery(**self.model_dump(exclude={"filter"}), filter=self.to_filter())
 
 
 class PassageBody(_Request):
@@ -100,4 +122,5 @@ class AnswerRequest(_Retrieval):
     def to_query(self) -> AnswerQuery:
         """Return it for the pipeline."""
         passages = None if self.passages is None else [OwnPassage(each.id, each.text) for each in self.passages]
-        return AnswerQuery(**self.model_dump(exclude={"filter", "passages"}), passages=passages)
+        fields = self.model_dump(exclude={"filter", "passages"})
+        return AnswerQuery(**fields, filter=self.to_filter(), passages=passages)

@@ -58,6 +58,8 @@ async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> 
         "n_candidates": outcome.n_candidates,
         "rerank_k_used": outcome.rerank_k_used,
         "n_results": len(outcome.results),
+        "n_passages_allowed": outcome.filtered.n_passages if outcome.filtered is not None else None,
+        "n_facets": len(outcome.facets),
         "query_cut_tokens": outcome.query_cut_tokens,
         "n_passages_cut": outcome.n_passages_cut,
         "stage_seconds": rounded(outcome.timings),
@@ -74,6 +76,7 @@ async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> 
         "query_characters": len(outcome.query),
         "n_passages_read": outcome.n_passages_read,
         "is_no_answer": outcome.no_answer.is_no_answer,
+        "n_passages_allowed": outcome.filtered.n_passages if outcome.filtered is not None else None,
         "query_cut_tokens": outcome.query_cut_tokens,
         "stage_seconds": rounded(outcome.timings),
     }
@@ -87,11 +90,11 @@ async def get_document(
     index: Annotated[str | None, Query(max_length=MAX_NAME_CHARACTERS, description="Name of the index.")] = None,
 ) -> DocumentResponse:
     """The whole document, whose text the offsets of results and answers refer to. Its id may hold slashes."""
-    snapshot = engine.snapshot_of(index)
-    document = await asyncio.to_thread(snapshot.document, document_id)
-    if document is None:
-        raise UnknownDocument(f"The index {snapshot.index_name!r} holds no document of that id.")
-    return document_response(snapshot, document)
+    with engine.borrowed(index) as snapshot:
+        document = await asyncio.to_thread(snapshot.document, document_id)
+        if document is None:
+            raise UnknownDocument(f"The index {snapshot.index_name!r} holds no document of that id.")
+        return document_response(snapshot, document)
 
 
 @router.get("/v1/indexes", summary="List the indexes", tags=["index"], responses=PROBE_PROBLEMS)

@@ -6,16 +6,18 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from indexer.documents import Document
+from indexer.filters import Filtered
 from indexer.snapshot import Snapshot
 from service.answers import Reason
 from service.candidates import Result, ScoreKind
+from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import AnswerOutcome, SearchOutcome
 
 _SKIPPED = (
     "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_match` (no passage "
-    "holds a term of the query), `rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the "
-    "model gave no number for some candidates, which keep their fused order), `stored_tokens:other_tokenizer` "
-    "(passages were tokenized for this request)."
+    "that the filter left holds a term of the query), `rerank:not_requested`, `rerank:nothing_retrieved`, "
+    "`rerank:no_finite_score` (the model gave no number for some candidates, which keep their fused order), "
+    "`stored_tokens:other_tokenizer` (passages were tokenized for this request)."
 )
 
 
@@ -81,6 +83,8 @@ class SearchResponse(_Response):
     snapshot: str
     query: str
     results: list[ResultBody]
+    filter: FilteredBody | None
+    facets: list[FacetBody]
     n_candidates: int
     rerank_k_used: int
     truncated: bool
@@ -131,6 +135,7 @@ class AnswerResponse(_Response):
     answer: AnswerBody | None
     answers: list[AnswerBody] = Field(description="The best spans, also when the decision is no answer.")
     no_answer: NoAnswerBody
+    filter: FilteredBody | None
     truncated: bool
     query_cut_tokens: int
     n_passages_read: int
@@ -197,6 +202,8 @@ def search_response(outcome: SearchOutcome, request_id: str) -> SearchResponse:
         snapshot=outcome.snapshot,
         query=outcome.query,
         results=[_result(result) for result in outcome.results],
+        filter=_filter(outcome.filtered),
+        facets=[FacetBody.model_validate(facet) for facet in outcome.facets],
         n_candidates=outcome.n_candidates,
         rerank_k_used=outcome.rerank_k_used,
         truncated=outcome.query_cut_tokens > 0 or outcome.n_passages_cut > 0,
@@ -218,6 +225,7 @@ def answer_response(outcome: AnswerOutcome, request_id: str) -> AnswerResponse:
         answer=answers[0] if outcome.answer is not None else None,
         answers=answers,
         no_answer=NoAnswerBody.model_validate(outcome.no_answer),
+        filter=_filter(outcome.filtered),
         truncated=outcome.query_cut_tokens > 0,
         query_cut_tokens=outcome.query_cut_tokens,
         n_passages_read=outcome.n_passages_read,
@@ -270,6 +278,10 @@ def _result(result: Result) -> ResultBody:
         highlights=[Slice(start=start, end=end) for start, end in result.highlights],
         explanation=None if result.explanation is None else ExplanationBody.model_validate(result.explanation),
     )
+
+
+def _filter(filtered: Filtered | None) -> FilteredBody | None:
+    return None if filtered is None else FilteredBody.model_validate(filtered)
 
 
 def _milliseconds(timings: Mapping[str, float]) -> dict[str, float]:

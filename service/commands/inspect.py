@@ -9,12 +9,13 @@ from rich.text import Text
 
 from indexer.errors import SnapshotError
 from indexer.manifest import Manifest, read_manifest
+from indexer.metadata import FieldRecord
 from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
 from indexer.store import StoredPassage
 from models.folder import ModelFolder, open_model_folder
 from service.commands.faults import CommandError
-from service.commands.output import console, print_json, size
+from service.commands.output import console, counted, print_json, size
 from service.commands.query import printable
 from service.settings import Settings
 
@@ -23,10 +24,11 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
     """Print what the configured index holds, after every file's hash was compared with the manifest."""
     snapshot, manifest = _open(settings)
     snapshot.close()
+    fields = [_field_facts(field) for field in snapshot.metadata.fields.values()]
     n_bytes = sum(record.n_bytes for record in manifest.files.values())
     facts = {"index": settings.index, "path": str(settings.data_path / settings.index), "n_bytes": n_bytes}
     if as_json:
-        print_json(facts | manifest.model_dump(mode="json"))
+        print_json(facts | manifest.model_dump(mode="json") | {"fields": fields})
         return
     _print_facts(
         {
@@ -43,6 +45,26 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
             "size": size(n_bytes),
         }
         | {f"  {name}": size(record.n_bytes) for name, record in manifest.files.items()}
+        | {"fields": f"{len(fields):,}, for filters and facets"}
+        | {f"  {field.name}": _field_sentence(field) for field in snapshot.metadata.fields.values()}
+    )
+
+
+def _field_facts(field: FieldRecord) -> dict[str, object]:
+    columns = [
+        {"kind": column.kind, "n_documents": column.n_documents}
+        | ({"n_texts": column.n_texts} if column.kind == "text" else {})
+        for column in field.columns
+    ]
+    return {"name": field.name, "columns": columns}
+
+
+def _field_sentence(field: FieldRecord) -> str:
+    """Return `number in 12 documents; text in 1 document, 1 distinct`."""
+    return "; ".join(
+        f"{column.kind} in {counted(column.n_documents, 'document')}"
+        + (f", {column.n_texts:,} distinct" if column.kind == "text" else "")
+        for column in field.columns
     )
 
 

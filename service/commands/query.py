@@ -7,9 +7,11 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
+from indexer.documents import MetadataValue
 from service.commands.faults import CommandError
-from service.commands.output import console, counted, print_json
+from service.commands.output import console, counted, print_json, say
 from service.engine import open_engine
+from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import AnswerOutcome, AnswerQuery, SearchOutcome, SearchQuery, answer, search
 from service.problems import Problem
 from service.schemas import AnswerBody, ResultBody, answer_response, search_response
@@ -30,6 +32,9 @@ def search_once(query: SearchQuery, settings: Settings, *, as_json: bool) -> Non
         out.print("Nothing was found.")
     for result in response.results:
         out.print(_heading(result), _snippet(result), "", sep="\n")
+    for facet in response.facets:
+        out.print(_facet(facet))
+    _tell_of_filter(response.filter)
     out.print(f"{_milliseconds(response.timings_ms)}, {counted(response.n_candidates, 'candidate')}", style="dim")
 
 
@@ -47,6 +52,7 @@ def answer_once(query: AnswerQuery, settings: Settings, *, as_json: bool) -> Non
             out.print("What came closest:")
     for each in response.answers:
         out.print(_answer_text(each), "", sep="\n")
+    _tell_of_filter(response.filter)
     out.print(f"{_milliseconds(response.timings_ms)}, {counted(response.n_passages_read, 'passage')} read", style="dim")
 
 
@@ -90,6 +96,33 @@ def _snippet(result: ResultBody) -> Text:
     for mark in result.highlights:
         text.stylize("bold yellow", max(0, mark.start - start), max(0, mark.end - start))
     return text
+
+
+def _facet(facet: FacetBody) -> Text:
+    """Return `year: 2020 (31), 2021 (12), others (6), none (4)`, values as a filter has them."""
+    text = Text(printable(facet.field), style="bold")
+    counts = [(_as_typed(each.value), each.n_documents) for each in facet.values]
+    counts += [(name, n) for name, n in (("others", facet.n_other), ("none", facet.n_missing)) if n]
+    return text.append(": " + ", ".join(f"{printable(name)} ({n:,})" for name, n in counts), style="not bold")
+
+
+def _as_typed(value: MetadataValue) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return str(value).lower()
+
+
+def _tell_of_filter(filtered: FilteredBody | None) -> None:
+    """Print what a filter left, and on stderr which of its fields cannot match."""
+    if filtered is None:
+        return
+    left = f"{counted(filtered.n_passages, 'passage')} of {counted(filtered.n_documents, 'document')}"
+    console().print(f"The filter left {left}.", style="dim")
+    for name in filtered.unknown_fields:
+        say(f"No document has the field {printable(name)!r}; `tercet inspect` lists the fields.")
+    for name in filtered.mistyped_fields:
+        say(f"The field {printable(name)!r} has no value of the kind that the filter compares it with.")
 
 
 def _answer_text(found: AnswerBody) -> Text:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.documents import Metadata
+from indexer.documents import Metadata, MetadataValue
 from indexer.facets import FacetValue, count_facet
 from indexer.metadata import kind_of
 from tests.indexer.columns import columns_of, documents_with
@@ -23,7 +23,7 @@ def test_a_hand_worked_example(tmp_path: Path) -> None:
 
 
 def test_equal_counts_stand_in_order_of_kind_then_value(tmp_path: Path) -> None:
-    values = ["b", 2, True, "a", False, -1]
+    values: list[MetadataValue] = ["b", 2, True, "a", False, -1]
     columns = columns_of(documents_with(*({"x": value} for value in values)), tmp_path)
     facet = count_facet("x", columns, np.ones(6, np.bool_), 10)
     assert [repr(each.value) for each in facet.values] == ["False", "True", "-1", "2", "'a'", "'b'"]

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +8,8 @@ from hypothesis import strategies as st
 from indexer.errors import FilterError
 from indexer.filter_text import parse_filter
 from indexer.filters import MAX_DEPTH, And, Equal, Exists, Filter, In, Not, Or, Range
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,15 @@ def test_a_text_says_a_filter(text: str, expected: Filter | None) -> None:
     assert repr(found) == repr(expected)  # True == 1 and 1 == 1.0, but they are not the same filter
 
 
-def test_the_example_of_the_documentation_is_read() -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/filters.md"])
+def test_filters_of_the_documentation_are_read(page: str) -> None:
+    texts = re.findall(r"--filter '([^']+)'", (ROOT / page).read_text(encoding="utf-8"))
+    assert texts
+    for text in texts:
+        parse_filter(text)
+
+
+def test_all_of_the_grammar_in_one_filter_is_read() -> None:
     text = 'year >= 2020 and (lang = "en" or tag in ("a", "b")) and not draft = true and exists author'
     assert parse_filter(text) == And(
         (

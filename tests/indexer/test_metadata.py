@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.documents import Document
+from indexer.documents import Document, MetadataValue
 from indexer.errors import SnapshotError
 from indexer.metadata import FIELDS_FILE, Metadata
 from tests.indexer.columns import columns_of, documents_with
@@ -26,7 +26,7 @@ def test_each_kind_of_value_has_a_column_of_its_own(tmp_path: Path) -> None:
     assert texts.documents is not None
     assert (texts.documents.tolist(), texts.values.tolist()) == ([2, 3, 5], [1, 0, 1])
     assert [texts.texts[i] for i in range(2)] == [b"B", b"a"]
-    assert columns.floats("x") is columns.texts("y") is None
+    assert (columns.floats("x"), columns.texts("y")) == (None, None)
     assert columns.kinds("y") == set()
 
 
@@ -78,7 +78,8 @@ def test_nothing_to_hold_is_held(tmp_path: Path, documents: list[Document]) -> N
 
 def test_the_same_documents_give_the_same_bytes_whatever_the_order_of_their_fields(tmp_path: Path) -> None:
     generator = random.Random(0)
-    metadata = [{name: generator.choice([True, 1, 2.5, "ß", "\0", ""]) for name in "cab"} for _ in range(50)]
+    values: list[MetadataValue] = [True, 1, 2.5, "ß", "\0", ""]
+    metadata = [{name: generator.choice(values) for name in "cab"} for _ in range(50)]
     written = []
     for number, each in enumerate((metadata, [dict(sorted(fields.items())) for fields in metadata])):
         folder = tmp_path / str(number)

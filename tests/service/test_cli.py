@@ -61,6 +61,8 @@ def test_every_command_explains_itself(tercet: Tercet, command: str) -> None:
         ["search"],
         ["search", "fog", "--top-k", "0"],
         ["search", "fog", "--mode", "psychic"],
+        ["search", "fog", "--filter", "year >"],
+        ["answer", "fog", "--filter", ""],
         ["index", "source", "--on-error", "shrug"],
         ["serve", "--port", "65536"],
         ["evaluate"],
@@ -142,6 +144,44 @@ def test_search_and_answer_are_readable(tercet: Tercet) -> None:
     answered = tercet("answer", "what is over the harbour")
     assert (answered.code, answered.stderr) == (0, "")
     assert "[" in answered.stdout
+
+
+def test_search_filters_and_counts_facets(tercet: Tercet) -> None:
+    asked = ("search", "harbour", "--filter", 'year < 1900 and url >= "https:"', "--facet", "year", "--facet", "title")
+    result = tercet(*asked, "--json").result
+    assert [each["document_id"] for each in result["results"]] == ["lighthouse"]
+    assert result["filter"]["n_passages"] == 1
+    assert [each["values"][0]["value"] for each in result["facets"]] == [1871, "The lighthouse"]
+    shown = tercet(*asked)
+    assert shown.stderr == ""
+    lines = shown.stdout.splitlines()
+    for line in ("year: 1871 (1)", 'title: "The lighthouse" (1)', "The filter left 1 passage of 1 document."):
+        assert line in lines
+    answered = tercet("answer", "what is over the harbour", "--filter", "not exists year", "--json").result
+    assert {each["document_id"] for each in answered["answers"]} == {"fog"}
+
+
+def test_a_filter_that_cannot_match_or_be_read_is_told(tercet: Tercet) -> None:
+    done = tercet("search", "harbour", "--filter", "yaer = 1871 or year = '1871'")
+    assert done.code == 0
+    assert "Nothing was found." in done.stdout
+    assert done.stderr.splitlines() == [
+        "No document has the field 'yaer'; `tercet inspect` lists the fields.",
+        "The field 'year' has no value of the kind that the filter compares it with.",
+    ]
+    wrong = tercet("search", "harbour", "--filter", "year = 1871 or or")
+    assert wrong.code == 2
+    assert "Invalid value for --filter: the filter cannot be read at character 16: the name of a field" in wrong.stderr
+
+
+def test_inspect_lists_the_fields_with_kinds_and_counts(tercet: Tercet) -> None:
+    fields = {each["name"]: each["columns"] for each in tercet("inspect", "--json").result["fields"]}
+    assert fields["year"] == [{"kind": "number", "n_documents": 1}]
+    assert fields["document_id"] == [{"kind": "text", "n_documents": 2, "n_texts": 2}]
+    assert set(fields) == {"document_id", "title", "url", "year"}
+    shown = tercet("inspect").stdout
+    assert "number in 1 document" in shown
+    assert "text in 2 documents, 2 distinct" in shown
 
 
 def test_a_document_cannot_steer_the_terminal(tercet: Tercet, tmp_path: Path) -> None:
