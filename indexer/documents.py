@@ -1,4 +1,4 @@
-"""Documents, the passages cut from them, and the text of a passage that models see.
+"""Documents, what sources say where there is none, the passages cut from documents, and the text that models see.
 
 Every offset is half-open and counts code points of the document's text: `document.text[start:end]` is the passage.
 """
@@ -6,7 +6,7 @@ Every offset is half-open and counts code points of the document's text: `docume
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 MetadataValue: TypeAlias = str | int | float | bool
 Metadata: TypeAlias = Mapping[str, MetadataValue]
@@ -24,6 +24,59 @@ class Document:
     title: str = ""
     url: str | None = None
     metadata: Metadata = field(default_factory=lambda: NO_METADATA)
+
+
+SkipKind: TypeAlias = Literal[
+    "bad-record",
+    "damaged",
+    "empty",
+    "link",
+    "missing-column",
+    "missing-extra",
+    "not-text",
+    "other-kind",
+    "repeated-id",
+    "too-long",
+    "unreadable",
+]
+_NO_FAULT: frozenset[SkipKind] = frozenset({"empty", "link", "other-kind"})
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something in a source that gives no document; line counts from 1 by `\\n`, None where lines mean nothing.
+
+    The reason is safe to show: it quotes nothing of the content.
+    """
+
+    file: str
+    line: int | None
+    kind: SkipKind
+    reason: str
+
+    @property
+    def is_fault(self) -> bool:
+        """Return whether something is wrong with it, rather than that there is nothing in it to be read."""
+        return self.kind not in _NO_FAULT
+
+    def __str__(self) -> str:
+        """Return `file:line: reason`."""
+        return f"{self.file}: {self.reason}" if self.line is None else f"{self.file}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A file that was read in an encoding that nothing declares: a guess from its bytes."""
+
+    file: str
+    encoding: str
+
+    def __str__(self) -> str:
+        """Return `file: read as encoding`."""
+        return f"{self.file}: read as {self.encoding}"
+
+
+SourceRecord: TypeAlias = Document | Skipped | Assumed
 
 
 @dataclass(frozen=True, slots=True)
