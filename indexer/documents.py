@@ -80,22 +80,6 @@ SourceRecord: TypeAlias = Document | Skipped | Assumed
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecord:
-    """Something in a source that is no document; line counts from 1 by `\\n`, None where lines mean nothing.
-
-    The reason is safe to show: it quotes nothing of the record but its id.
-    """
-
-    file: str
-    line: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        """Return `file:line: reason`."""
-        return f"{self.file}: {self.reason}" if self.line is None else f"{self.file}:{self.line}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
 class Passage:
     """The unit that is indexed: the slice [start, end) of its document; heading is "" or "A > B"."""
 

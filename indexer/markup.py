@@ -1,179 +1,123 @@
-"""Markdown and HTML to plain text with headings, a title, and metadata.
+"""Markdown and reStructuredText to plain text with headings, a title, and metadata.
 
-The text that is stored, and that offsets refer to, is what these functions return. Of Markdown it is the source
-without its front matter, its HTML comments and the lines that only steer a site generator (Liquid tags, attribute
-lists); of HTML it is the main text, blocks separated by blank lines, headings marked as in Markdown.
+The text that is stored, and that offsets refer to, is what these functions return: the source without what does not
+show. Of Markdown that is front matter, HTML comments and the lines that only steer a site generator (Liquid tags,
+attribute lists); of reStructuredText it is the fields at its start, comments, targets, substitutions, tables of
+contents, pictures, and the marks of roles. Left out: other directives are kept as they are written.
 """
 
 import re
-import warnings
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import yaml
-from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
-from bs4.element import NavigableString, PageElement
 
+from indexer.columns import flat_metadata
 from indexer.documents import MetadataValue
-from indexer.records import flat_metadata
+from indexer.errors import NoDocumentError
 from indexer.sections import first_heading
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\A(?P<fence>---|\+\+\+)[ \t]*\r?\n(?P<fields>.*?)^(?P=fence)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
 _FENCED_OR_STEERING = re.compile(
     r"(?P<fence>^ {0,3}(?P<marks>`{3,}|~{3,}).*?(?:^ {0,3}(?P=marks)|\Z))"
     r"|<!--.*?-->"
     r"|^[ \t]*(?:\{%[^\n]*?%\}|\{:[^\n]*?\})[ \t]*$",
     re.DOTALL | re.MULTILINE,
 )
+_WEB_ADDRESS = re.compile(r"https?://\S+")
 
-_SKIPPED = frozenset(
-    ["aside", "button", "footer", "form", "head", "iframe", "nav", "noscript", "script", "style", "svg", "template"]
+_FIELDS = re.compile(r"\A\s*((?:^:[^:\r\n]+:(?:[ \t][^\n]*)?\r?(?:\n|\Z))+)", re.MULTILINE)
+_FIELD = re.compile(r"^:([^:\r\n]+):[ \t]*([^\r\n]*)", re.MULTILINE)
+_OVERLINE = re.compile(r"^([=\-~^*#+])\1{2,}[ \t]*\r?\n(?=[^\r\n]++\r?\n\1{3,}[ \t]*\r?$)", re.MULTILINE)
+_EXPLICIT = re.compile(r"[ \t]*\.\.(?=\s|\Z)([^\n]*)")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_UNSHOWN = re.compile(
+    r"(?:toctree|image|contents|index|highlight|meta|raw|currentmodule|module|sectionauthor|moduleauthor)::"
 )
-_BLOCK_NAMES = (
-    "address article blockquote body dd details div dl fieldset figcaption figure header hr main ol p pre section"
-    " summary table ul"
-)
-_BLOCKS = frozenset(_BLOCK_NAMES.split())
-_LINES = frozenset(["br", "dt", "li", "tr"])
-_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_DIRECTIVE = re.compile(r"[\w.:+-]+::")
+_FOOTNOTE = re.compile(r"\[[^\]]+\]")
+_ROLE = re.compile(r"(?<![\w`]):[a-zA-Z][\w.:+-]{0,60}:`[~!]?([^`<\n]{1,500}?)(?:[ \t]{0,9}<[^`>\n]{0,500}>)?`")
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What a file says: its text, its title ("" if it names none), and its metadata."""
+    """What a file says: its text, its title ("" if it names none), its metadata, and its address on the web."""
 
     text: str
     title: str
     metadata: dict[str, MetadataValue] = field(default_factory=dict)
+    url: str | None = None
 
 
 def read_markdown(source: str) -> Extracted:
     """Return the text of a Markdown file; the title is the front matter's, else the first heading.
 
-    Front matter that is no YAML mapping stays in the text.
+    Front matter is a YAML mapping between lines of `---`, or TOML between lines of `+++`; its `url` is the document's
+    if it is a whole web address. What is neither, and YAML with aliases, stays in the text.
     """
     fields: dict[str, object] = {}
     match = _FRONT_MATTER.match(source)
-    if match and (parsed := _mapping(match[1])) is not None:
+    parsed = _mapping(match["fields"], is_toml=match["fence"] == "+++") if match else None
+    if match and parsed is not None:
         fields, source = parsed, source[match.end() :]
     text = _FENCED_OR_STEERING.sub(lambda found: found["fence"] or "", source)
-    title = fields.pop("title", None)
-    return Extracted(text, str(title) if title is not None else first_heading(text), flat_metadata(fields))
+    title, address = fields.pop("title", None), fields.get("url")
+    url = str(fields.pop("url")) if isinstance(address, str) and _WEB_ADDRESS.fullmatch(address) else None
+    return Extracted(text, str(title) if title is not None else first_heading(text), flat_metadata(fields), url)
 
 
-def _mapping(source: str) -> dict[str, object] | None:
+class _NoAliases(yaml.SafeLoader):
+    """Refuses aliases, by which a few lines stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+def _mapping(source: str, *, is_toml: bool) -> dict[str, object] | None:
     try:
-        parsed = yaml.safe_load(source)
-    except (yaml.YAMLError, ValueError):  # ValueError: a date such as 2024-13-45
+        # S506: the loader is a SafeLoader
+        parsed = tomllib.loads(source.replace("\r\n", "\n")) if is_toml else yaml.load(source, _NoAliases)  # noqa: S506
+        named = {str(name): value for name, value in parsed.items()} if isinstance(parsed, dict) else None
+        flat_metadata(named or {})
+    # Beside its own errors YAML raises these for values that do not fit their tag, such as `!!bool x` or 2024-13-45.
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, IndexError, RecursionError, NoDocumentError):
         return None
-    return {str(name): value for name, value in parsed.items()} if isinstance(parsed, dict) else None
+    return named
 
 
-def read_html(content: bytes) -> Extracted:
-    """Return the main text of an HTML page; its encoding is the one it declares, else UTF-8 or the nearest fit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        soup = BeautifulSoup(content, "html.parser")
-    text = _text_of(_main(soup))
-    title = _squeezed(soup.title.get_text()) if soup.title else ""
-    return Extracted(text, title if title else first_heading(text), flat_metadata(_page_fields(soup)))
+def read_restructured_text(source: str) -> Extracted:
+    """Return the text of a reStructuredText file; the title is its field `title`, else its first heading."""
+    fields: dict[str, object] = {}
+    match = _FIELDS.match(source)
+    if match:
+        fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(match[1])}
+        source = source[match.end() :]
+    text = _ROLE.sub(r"\1", _OVERLINE.sub("", "".join(_shown_lines(source))))
+    title = fields.pop("title", "")
+    flags = {name: value if value != "" else True for name, value in fields.items()}
+    return Extracted(text, str(title) or first_heading(text), flat_metadata(flags))
 
 
-def _main(soup: BeautifulSoup) -> Tag:
-    articles = soup.find_all("article")
-    marked = [soup.find("main"), soup.find(True, attrs={"role": "main"}), articles[0] if len(articles) == 1 else None]
-    for tag in (*marked, soup.body):
-        if isinstance(tag, Tag) and tag.get_text(strip=True):
-            return tag
-    return soup
+def _shown_lines(source: str) -> Iterator[str]:
+    """Yield the lines without explicit markup that does not show, and without what is indented under it."""
+    hidden_indent: int | None = None
+    for line in _LINE.findall(source):
+        indent = len(line) - len(line.lstrip(" \t"))
+        if hidden_indent is not None and line.strip() and indent <= hidden_indent:
+            hidden_indent = None
+        if hidden_indent is None and (match := _EXPLICIT.match(line)) and not _shows(match[1].strip()):
+            hidden_indent = indent
+        if hidden_indent is None or not line.strip():
+            yield line
 
 
-def _page_fields(soup: BeautifulSoup) -> dict[str, object]:
-    html, description = soup.find("html"), soup.find("meta", attrs={"name": "description"})
-    return {
-        "language": html.get("lang") if isinstance(html, Tag) else None,
-        "description": description.get("content") if isinstance(description, Tag) else None,
-    }
-
-
-@dataclass(slots=True)
-class _Text:
-    """Collects text; a break before the next words is only remembered, so breaks never pile up.
-
-    Between a mark, such as that of a list item, and the next words there is none.
-    """
-
-    parts: list[str] = field(default_factory=list)
-    pending: str = ""
-    is_marked: bool = False
-
-    def separate(self, separator: str) -> None:
-        """Ask for a break; the stronger of two stays."""
-        if not self.is_marked:
-            self.pending = max(self.pending, separator, key=_strength)
-
-    def add(self, words: str, *, is_mark: bool = False) -> None:
-        """Add words, or a mark, after the break that was asked for."""
-        self.parts += [self.pending, words] if self.parts else [words]
-        self.pending = ""
-        self.is_marked = is_mark
-
-
-def _strength(separator: str) -> int:
-    return 4 * separator.count("\n") + len(separator)
-
-
-def _text_of(root: Tag) -> str:
-    text = _Text()
-    n_pre = 0
-    for event, node in _walk(root):
-        name = node.name if isinstance(node, Tag) else ""
-        n_pre += {"enter": 1, "leave": -1}.get(event, 0) if name == "pre" else 0
-        if isinstance(node, Tag):
-            _separate(text, node, event)
-        elif type(node) is NavigableString:  # comments and declarations are subclasses
-            _add_string(text, str(node), is_verbatim=n_pre > 0)
-    return "".join(text.parts)
-
-
-def _separate(text: _Text, tag: Tag, event: str) -> None:
-    if tag.name in _BLOCKS or tag.name in _HEADINGS:
-        text.separate("\n\n")
-    elif tag.name in _LINES:
-        text.separate("\n")
-    elif tag.name in ("td", "th"):
-        text.separate(" | ")
-    if event == "enter" and tag.name in _HEADINGS and tag.get_text(strip=True):
-        text.add(_HEADINGS[tag.name], is_mark=True)
-    elif event == "enter" and tag.name == "li" and tag.get_text(strip=True):
-        text.add("- ", is_mark=True)
-
-
-def _add_string(text: _Text, string: str, *, is_verbatim: bool) -> None:
-    words = string.strip("\n") if is_verbatim else _squeezed(string)
-    if string[:1].isspace():
-        text.separate(" ")
-    if words:
-        text.add(words)
-    if string[-1:].isspace():
-        text.separate(" ")
-
-
-def _walk(root: Tag) -> Iterator[tuple[Literal["enter", "leave", "string"], PageElement]]:
-    """Yield the events of a depth-first walk, without recursion: pages nest as deep as they like."""
-    outstanding: list[tuple[Literal["enter", "leave"], PageElement]] = [("enter", root)]
-    while outstanding:
-        event, node = outstanding.pop()
-        if not isinstance(node, Tag):
-            yield "string", node
-        elif event == "leave":
-            yield event, node
-        elif node.name not in _SKIPPED:
-            yield event, node
-            outstanding.append(("leave", node))
-            outstanding.extend(("enter", child) for child in reversed(node.contents))
-
-
-def _squeezed(string: str) -> str:
-    return " ".join(string.split())
+def _shows(rest: str) -> bool:
+    """Return whether `.. rest` shows: a directive but for a few, or a footnote; not a comment, target or name."""
+    if _UNSHOWN.match(rest):
+        return False
+    return bool(_DIRECTIVE.match(rest) or _FOOTNOTE.match(rest))

@@ -1,40 +1,67 @@
-"""Sources of documents: a folder or file of text, Markdown or HTML, JSON Lines, a BEIR folder, or `pydoc`.
+"""Sources of documents: a file of a kind that is read, a folder of such files, a BEIR folder, or `pydoc`.
 
-What is no document is yielded as a `BadRecord` in its place, so that the caller decides whether to skip or to fail.
+What gives no document is yielded as a `Skipped` in its place, so that the caller decides whether to go on or to fail;
+a file whose encoding was guessed is followed by an `Assumed`. docs/sources.md says what is read of each kind.
 """
 
-import logging
 import os
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from indexer.documents import BadRecord, Document
-from indexer.errors import SourceError
-from indexer.markup import Extracted, read_html, read_markdown
+from indexer.documents import Assumed, Document, Skipped, SourceRecord
+from indexer.encodings import decode
+from indexer.errors import NoDocumentError, SourceError
+from indexer.files import files_below
+from indexer.html import declared_charset, read_html
+from indexer.markup import Extracted, read_markdown, read_restructured_text
+from indexer.office import read_sheets, read_slides, read_word
+from indexer.paged import PagedFile, page_documents
+from indexer.parquet import read_parquet
+from indexer.pdf import read_pdf
 from indexer.python_documentation import python_documentation
 from indexer.records import read_json_lines
 from indexer.sections import first_heading
+from indexer.tables import read_table
 
 PYTHON_DOCUMENTATION = "pydoc"
 MAX_FILE_BYTES = 64 << 20
 
-_TEXT, _MARKDOWN, _HTML = {".txt", ".text", ".rst"}, {".md", ".markdown"}, {".html", ".htm", ".xhtml"}
-_JSON_LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-_READABLE = _TEXT | _MARKDOWN | _HTML
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-
-_log = logging.getLogger(__name__)
+_FIRST_BYTES = 1 << 16
 
 
-def read_documents(source: str) -> Iterator[Document | BadRecord]:
+def _read_text(source: str) -> Extracted:
+    return Extracted(source, first_heading(source))
+
+
+_RECORD_READERS: Mapping[str, Callable[[Path], Iterator[SourceRecord]]] = {
+    **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"), read_json_lines),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".tab"), read_table),
+    ".parquet": read_parquet,
+}
+_TEXT_READERS: Mapping[str, Callable[[str], Extracted]] = {
+    **dict.fromkeys((".txt", ".text"), _read_text),
+    **dict.fromkeys((".md", ".markdown"), read_markdown),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
+    ".rst": read_restructured_text,
+}
+_BINARY_READERS: Mapping[str, Callable[[bytes], Extracted | PagedFile]] = {
+    ".pdf": read_pdf,
+    ".docx": read_word,
+    ".pptx": read_slides,
+    ".xlsx": read_sheets,
+}
+SUFFIXES = tuple(sorted({*_RECORD_READERS, *_TEXT_READERS, *_BINARY_READERS}))
+
+
+def read_documents(source: str) -> Iterator[SourceRecord]:
     """Yield the documents of a source, in an order that depends on its content only.
 
     Args:
-        source: `pydoc` (the Python documentation of this interpreter), or a path: a JSON Lines file; a folder with a
-            `corpus.jsonl` or `corpus.jsonl.gz` (BEIR), of which only that is read; any other folder, whose text,
-            Markdown and HTML files are read at every depth, hidden ones and links to folders left out; or one such
-            file. A file's id is its path from the folder, or its name.
+        source: `pydoc` (the Python documentation of this interpreter), or a path: a file that ends in one of SUFFIXES;
+            a folder with a `corpus.jsonl` or `corpus.jsonl.gz` (BEIR), of which only that is read; any other folder,
+            whose files are read at every depth, hidden ones and links to folders left out. The id of a file that is
+            one document is its path from the folder, or its name.
 
     Raises:
         SourceError: nothing is there, nothing in it is of a kind that is read, or it cannot be read.
@@ -44,95 +71,116 @@ def read_documents(source: str) -> Iterator[Document | BadRecord]:
         yield from python_documentation()
     elif path.is_dir():
         yield from _read_folder(path)
-    elif path.is_file():
-        yield from _read_single(path)
-    else:
+    elif not path.exists():
         raise SourceError(f"{source!r} is neither a file, nor a folder, nor {PYTHON_DOCUMENTATION!r}")
+    elif not path.is_file() or _suffix(path) not in SUFFIXES:
+        raise SourceError(f"{path} is of no kind that is read; known are {', '.join(SUFFIXES)}")
+    else:
+        yield from _read_named(path)
 
 
-def _read_folder(folder: Path) -> Iterator[Document | BadRecord]:
+def _read_named(path: Path) -> Iterator[SourceRecord]:
+    """Yield what a file that the user named gives; that it cannot be read to its end is an error."""
+    for record in _read_file(path, path.name):
+        if isinstance(record, Skipped) and record.kind == "unreadable" and record.line is None:
+            raise SourceError(str(record))
+        yield record
+
+
+def _read_folder(folder: Path) -> Iterator[SourceRecord]:
     for name in ("corpus.jsonl", "corpus.jsonl.gz"):
         if (folder / name).is_file():
-            yield from read_json_lines(folder / name)
+            yield from _read_named(folder / name)
             return
-    skipped: Counter[str] = Counter()
     n_read = 0
-    for path in _files(folder):
-        if path.suffix.lower() in _READABLE:
+    for entry in files_below(folder):
+        if isinstance(entry, Skipped):
+            yield entry
+        elif _suffix(entry.path) in SUFFIXES:
             n_read += 1
-            yield _read_file(path, path.relative_to(folder).as_posix())
+            yield from _read_file(entry.path, entry.name)
         else:
-            skipped[path.suffix.lower()] += 1
+            yield Skipped(_shown(entry.path), None, "other-kind", "is of no kind that is read")
     if not n_read:
-        raise SourceError(f"{folder} holds no file that ends in {', '.join(sorted(_READABLE))}")
-    if skipped:
-        _log.info("files of other kinds were left out", extra={"n_by_suffix": dict(skipped)})
+        raise SourceError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}")
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the regular files below a folder, sorted, hidden ones left out; a folder that refuses is an error."""
-
-    def refuse(error: OSError) -> None:
-        raise SourceError(f"{error.filename} cannot be read: {error.strerror}") from error
-
-    for directory, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(directory, name)
-            if not name.startswith(".") and path.is_file():
-                yield path
+def _suffix(path: Path) -> str:
+    """Return the ending that says what a file is, such as `.csv` or `.csv.gz`."""
+    root, suffix = os.path.splitext(path.name.lower())
+    return os.path.splitext(root)[1] + suffix if suffix == ".gz" else suffix
 
 
-def _read_single(path: Path) -> Iterator[Document | BadRecord]:
-    if path.name.lower().endswith(_JSON_LINES):
-        yield from read_json_lines(path)
-    elif path.suffix.lower() in _READABLE:
-        yield _read_file(path, path.name)
-    else:
-        known = ", ".join(sorted({*_READABLE, *_JSON_LINES}))
-        raise SourceError(f"{path} is of no kind that is read; known are {known}")
-
-
-def _read_file(path: Path, document_id: str) -> Document | BadRecord:
-    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+def _read_file(path: Path, name: str) -> Iterator[SourceRecord]:
+    """Yield what a file gives, and at least one record, whatever happens to it meanwhile."""
+    shown, n_records = _shown(path), 0
     try:
-        document_id.encode()
-        if path.stat().st_size > MAX_FILE_BYTES:
-            return BadRecord(shown, None, f"has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read")
-        extracted = _extract(path.read_bytes(), path.suffix.lower())
-    except UnicodeEncodeError:
-        return BadRecord(shown, None, "its name is not UTF-8")
-    except _NotTextError as error:
-        return BadRecord(shown, error.line, str(error))
+        if not _is_utf8(name):
+            raise NoDocumentError("unreadable", "its name is not UTF-8")
+        for record in _records(path, name):
+            n_records += 1
+            yield _storable(record, shown) if isinstance(record, Document) else replace(record, file=shown)
+        if not n_records:
+            yield Skipped(shown, None, "empty", "is empty")
+    except NoDocumentError as error:
+        yield error.skipped(shown)
+    except FileNotFoundError:
+        yield Skipped(shown, None, "unreadable", "vanished before it was read")
     except OSError as error:
-        return BadRecord(shown, None, f"cannot be read: {error.strerror}")
-    title = extracted.title if extracted.title.strip() else path.stem
-    return Document(document_id, extracted.text, title, metadata=extracted.metadata)
+        yield Skipped(shown, None, "unreadable", f"cannot be read: {error.strerror}")
 
 
-class _NotTextError(ValueError):
-    def __init__(self, line: int | None, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
+def _storable(document: Document, file: str) -> Document | Skipped:
+    """Return the document if it can be written as UTF-8."""
+    metadata = (str(each) for item in document.metadata.items() for each in item)
+    if all(map(_is_utf8, (document.document_id, document.text, document.title, document.url or "", *metadata))):
+        return document
+    return Skipped(file, None, "not-text", "holds a lone surrogate, which UTF-8 cannot carry")
 
 
-def _extract(content: bytes, suffix: str) -> Extracted:
-    if suffix in _HTML:
-        return read_html(content)
-    text = _decode(content)
-    return read_markdown(text) if suffix in _MARKDOWN else Extracted(text, first_heading(text))
-
-
-def _decode(content: bytes) -> str:
-    """Return the text of UTF-8 bytes, or of UTF-16 ones with a byte order mark; line ends stay as they are."""
-    encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
+def _is_utf8(text: str) -> bool:
+    """Return whether a text holds no lone surrogate."""
     try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise _NotTextError(
-            line, f"byte {error.start + 1} of the file is not {encoding.removesuffix('-sig')}"
-        ) from error
-    if "\0" in text:
-        raise _NotTextError(text.count("\n", 0, text.index("\0")) + 1, "holds a NUL character, so it is not text")
-    return text
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _records(path: Path, name: str) -> Iterator[SourceRecord]:
+    suffix = _suffix(path)
+    if suffix in _RECORD_READERS:
+        yield from _RECORD_READERS[suffix](path)
+        return
+    content = _content(path)
+    if not content:
+        return
+    if suffix in _BINARY_READERS:
+        found, encoding = _BINARY_READERS[suffix](content), None
+    else:
+        declared = declared_charset(content) if _TEXT_READERS[suffix] is read_html else None
+        text, encoding = decode(content, declared=declared)
+        found = _TEXT_READERS[suffix](text)
+    title = found.title if found.title.strip() else path.stem
+    if isinstance(found, PagedFile):
+        yield from page_documents(found, file=_shown(path), document_id=name, title=title)
+    elif found.text.strip() or found.title.strip():
+        yield Document(name, found.text, title, found.url, found.metadata)
+    else:
+        yield Skipped(_shown(path), None, "empty", "holds no text")
+    if encoding is not None and encoding.is_assumed:
+        yield Assumed(_shown(path), encoding.name)
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_FIRST_BYTES)
+        if len(content) == _FIRST_BYTES:  # a buffer for the greatest file would cost every small one some time
+            content += file.read(MAX_FILE_BYTES + 1 - _FIRST_BYTES)
+    if len(content) > MAX_FILE_BYTES:
+        raise NoDocumentError("too-long", f"is longer than {MAX_FILE_BYTES} bytes")
+    return content
+
+
+def _shown(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

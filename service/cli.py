@@ -37,7 +37,7 @@ INTERRUPTED = 130
 
 
 class OnError(StrEnum):
-    """What to do with a record that is no document."""
+    """What to do with a file or record that should be a document and is none."""
 
     skip = "skip"
     fail = "fail"
@@ -64,8 +64,9 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE...",
-        help="A JSON Lines file, a folder of text, Markdown and HTML, one such file, a BEIR folder, or `pydoc`: "
-        "the documentation of this Python.",
+        help="A folder, or a file: text, Markdown, reStructuredText, HTML, JSON Lines, CSV, TSV, Parquet (extra "
+        "`parquet`), PDF, Word, PowerPoint, Excel (extra `files`); a BEIR folder; or `pydoc`: the documentation of "
+        "this Python.",
     ),
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
@@ -116,18 +117,26 @@ def index(
     sources: Sources,
     name: Index = None,
     data: Data = None,
-    on_error: Annotated[OnError, typer.Option(help="What to do with a bad record: tell and skip it, or fail.")] = (
-        OnError.skip
-    ),
+    on_error: Annotated[
+        OnError, typer.Option(help="What to do with a file or record that is bad: tell and skip it, or fail.")
+    ] = OnError.skip,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all that is skipped, and why, to this JSON Lines file.")
+    ] = None,
     progress: Progress = None,
     once: Once = False,
     json: Json = False,
 ) -> None:
-    """Build an index of documents and publish it."""
+    """Build an index of documents and publish it.
+
+    Files of other kinds and files without text are skipped under either policy. Exit code 0: published, whatever was
+    skipped; 1: failed, or nothing at all could be read, and the index is as it was; 2: wrong use.
+    """
     from service.commands.index import index_sources
 
     settings = load_settings(index=name, data_path=data, progress=progress)
-    index_sources(sources, settings, fails_on_error=on_error is OnError.fail, as_json=json)
+    fails_on_error = on_error is OnError.fail
+    index_sources(sources, settings, fails_on_error=fails_on_error, as_json=json, report_path=report)
 
 
 @app.command()

@@ -1,13 +1,12 @@
 """`tercet index`: documents in, a published snapshot out."""
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 
 from indexer.build import BuildReport, BuildSettings, IndexModels, build_snapshot
-from indexer.documents import BadRecord, Document
+from indexer.documents import Document, Skipped
 from indexer.errors import SourceError
 from indexer.sources import read_documents
 from models.dual_encoder import DualEncoder
@@ -15,39 +14,24 @@ from models.folder import TOKENIZER_FILE, open_model_folder
 from models.tokenization import Tokenizer
 from service.commands.build_progress import build_progress
 from service.commands.output import counted, duration, print_json, say, size
+from service.commands.skipped import SkippedRecords, skipped_records
 from service.engine import model_threads
 from service.settings import Settings
 
-_SHOWN_RECORDS = 20
 
-
-@dataclass(slots=True)
-class BadRecords:
-    """The records of a build's sources that are no documents: how many, and the first few."""
-
-    count: int = 0
-    first: list[str] = field(default_factory=list)
-
-    def add(self, record: BadRecord) -> None:
-        """Count one."""
-        self.count += 1
-        if len(self.first) < _SHOWN_RECORDS:
-            self.first.append(str(record))
-
-
-def index_sources(sources: Sequence[str], settings: Settings, *, fails_on_error: bool, as_json: bool) -> None:
-    """Build the configured index from sources and print what was built.
+def index_sources(
+    sources: Sequence[str], settings: Settings, *, fails_on_error: bool, as_json: bool, report_path: Path | None = None
+) -> None:
+    """Build the configured index from sources, print what was built, and tell what was skipped.
 
     Raises:
-        SourceError, BuildError, ModelError: fit to show.
+        SourceError, BuildError, ModelError, OSError: fit to show; the last if the report cannot be written.
     """
     started = time.monotonic()
-    with _notes_of_indexer() as notes:
-        report, bad = build_index(sources, settings, fails_on_error=fails_on_error)
+    with skipped_records(report_path) as skipped:
+        report = build_index(sources, settings, fails_on_error=fails_on_error, skipped=skipped)
     seconds = time.monotonic() - started
-    for note in notes:
-        say(note)
-    _tell_what_is_left_out(report, bad)
+    _tell_what_is_left_out(report)
     if as_json:
         print_json(
             {
@@ -57,8 +41,7 @@ def index_sources(sources: Sequence[str], settings: Settings, *, fails_on_error:
                 "n_documents": report.n_documents,
                 "n_passages": report.n_passages,
                 "n_cut_passages": report.n_cut_passages,
-                "n_bad_records": bad.count,
-                "bad_records": bad.first,
+                **skipped.as_json(),
                 "n_repeated_ids": report.n_repeated_ids,
                 "repeated_ids": list(report.repeated_ids),
                 "n_bytes": report.n_bytes,
@@ -74,26 +57,25 @@ def index_sources(sources: Sequence[str], settings: Settings, *, fails_on_error:
 
 
 def build_index(
-    sources: Sequence[str], settings: Settings, *, fails_on_error: bool
-) -> tuple[BuildReport, BadRecords]:
-    """Build and publish the configured index, showing progress on stderr.
+    sources: Sequence[str], settings: Settings, *, fails_on_error: bool, skipped: SkippedRecords | None = None
+) -> BuildReport:
+    """Build and publish the configured index, showing progress on stderr; skipped takes what gave no document.
 
     Raises:
-        SourceError: a source cannot be read, or holds a bad record and fails_on_error is set.
+        SourceError: a source cannot be read, or holds a fault and fails_on_error is set, or all that it holds was
+            skipped: an index of nothing would take the place of a good one.
         BuildError: the index cannot be written, or an id comes again and fails_on_error is set.
         ModelError: the configured encoder or cross-encoder cannot be used.
     """
-    bad = BadRecords()
     models = _index_models(settings)
     with build_progress(settings.progress) as show:
-        report = build_snapshot(
-            _documents(sources, bad, fails_on_error=fails_on_error),
+        return build_snapshot(
+            _documents(sources, SkippedRecords() if skipped is None else skipped, fails_on_error=fails_on_error),
             index_path=settings.data_path / settings.index,
             models=models,
             settings=BuildSettings(repeated_ids="fail" if fails_on_error else "keep-first"),
             progress=show,
         )
-    return report, bad
 
 
 def _index_models(settings: Settings) -> IndexModels:
@@ -108,43 +90,21 @@ def _index_models(settings: Settings) -> IndexModels:
     )
 
 
-def _documents(sources: Sequence[str], bad: BadRecords, *, fails_on_error: bool) -> Iterator[Document]:
-    for source in sources:
-        for record in read_documents(source):
-            if isinstance(record, Document):
-                yield record
-            elif fails_on_error:
-                raise SourceError(str(record))
-            else:
-                bad.add(record)
+def _documents(sources: Sequence[str], skipped: SkippedRecords, *, fails_on_error: bool) -> Iterator[Document]:
+    n_documents = 0
+    for record in chain.from_iterable(map(read_documents, sources)):
+        if isinstance(record, Document):
+            n_documents += 1
+            yield record
+            continue
+        skipped.add(record)
+        if fails_on_error and isinstance(record, Skipped) and record.is_fault:
+            raise SourceError(str(record))
+    if skipped.count and not n_documents:
+        raise SourceError(f"no document was read, {skipped.count:,} skipped: {skipped.first[0]}")
 
 
-@contextmanager
-def _notes_of_indexer() -> Iterator[list[str]]:
-    """Collect what the indexer logs meanwhile, such as how many files of other kinds it left out."""
-    notes: list[str] = []
-
-    def note(record: logging.LogRecord) -> bool:
-        kinds = getattr(record, "n_by_suffix", {})
-        counts = ", ".join(f"{n:,} {suffix or 'without a suffix'}" for suffix, n in sorted(kinds.items()))
-        notes.append(f"Note: {record.getMessage()}{f': {counts}' if counts else ''}.")
-        return False
-
-    logger, level = logging.getLogger("indexer.sources"), logging.getLogger("indexer.sources").level
-    logger.addFilter(note)
-    logger.setLevel(logging.INFO)
-    try:
-        yield notes
-    finally:
-        logger.setLevel(level)
-        logger.removeFilter(note)
-
-
-def _tell_what_is_left_out(report: BuildReport, bad: BadRecords) -> None:
-    for record in bad.first:
-        say(f"Skipped {record}")
-    if bad.count > len(bad.first):
-        say(f"Skipped {counted(bad.count - len(bad.first), 'more bad record')}.")
+def _tell_what_is_left_out(report: BuildReport) -> None:
     if report.n_repeated_ids:
         examples = ", ".join(report.repeated_ids)
         say(f"Left out {counted(report.n_repeated_ids, 'document')} whose id came before: {examples}")

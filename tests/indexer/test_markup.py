@@ -1,6 +1,6 @@
 import pytest
 
-from indexer.markup import read_html, read_markdown
+from indexer.markup import read_markdown, read_restructured_text
 
 
 def test_front_matter_becomes_metadata_and_title_and_leaves_the_text() -> None:
@@ -9,7 +9,7 @@ def test_front_matter_becomes_metadata_and_title_and_leaves_the_text() -> None:
     )
     assert extracted.text == "# Times\r\n\r\nDaily.\r\n"
     assert extracted.title == "Ferry"
-    assert extracted.metadata == {"date": '"2024-02-03"', "tags": '["a","b"]'}
+    assert extracted.metadata == {"date": "2024-02-03", "tags": '["a","b"]'}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,13 @@ def test_front_matter_becomes_metadata_and_title_and_leaves_the_text() -> None:
         "---\n[: broken\n---\ntext",
         "---\njust words\n---\ntext",
         "---\ndate: 2024-13-45\n---\ntext",
+        "---\na: &a [x]\nb: *a\n---\ntext",
+        "---\na: &a [*a]\n---\ntext",
+        "---\na: !!bool maybe\n---\ntext",
+        "---\na: !!python/object:os.system x\n---\ntext",
+        f"---\na: {'[' * 5000}\n---\ntext",
+        f"---\na: {'[' * 400}{']' * 400}\n---\ntext",
+        "+++\na = \n+++\ntext",
         "a\n---\nb: c\n---\n",
     ],
 )
@@ -37,47 +44,53 @@ def test_lines_that_steer_a_site_generator_go_but_not_in_code() -> None:
     assert read_markdown(source).text == "a\n\n\nb {{ x }} {% y %}\n\n```\n{% raw %}\n<!-- e -->\n```\n"
 
 
-def test_html_gives_its_main_text_with_headings_lists_and_code() -> None:
-    page = b"""<!doctype html><html lang=en><head><title> Ferry
-      times </title><meta name=description content="When it goes"><style>p{}</style></head><body>
-      <nav>Home | About</nav><main><h1>Ferry</h1><p>It goes <b>daily</b>, <a href=x>see</a>.<br>Not on Sundays</p>
-      <ul><li>one<li><p>two</p></ul><pre>def f():
-    return 1
-</pre><table><tr><th>From<th>To</tr><tr><td>Porto<td>Turku</tr></table><script>alert(1)</script><!-- no --></main>
-      <footer>(c)</footer></body></html>"""
-    extracted = read_html(page)
-    assert extracted.title == "Ferry times"
-    assert extracted.metadata == {"language": "en", "description": "When it goes"}
-    assert extracted.text.split("\n") == [
-        *("# Ferry", "", "It goes daily, see.", "Not on Sundays", "", "- one", "- two", "", "def f():", "    return 1"),
-        *("", "From | To", "Porto | Turku"),
+def test_front_matter_in_toml_and_an_address_are_read() -> None:
+    extracted = read_markdown('+++\r\ntitle = "Tide"\nurl = "https://x.example/tide"\nyear = 1871\n+++\nHigh.')
+    assert (extracted.text, extracted.title, extracted.url) == ("High.", "Tide", "https://x.example/tide")
+    assert extracted.metadata == {"year": 1871}
+    assert read_markdown("---\nurl: /tide/\n---\n").metadata == {"url": "/tide/"}
+
+
+def test_restructured_text_loses_what_does_not_show() -> None:
+    source = """:orphan:
+:Author: Ana
+
+.. _tide-label:
+
+====
+Tide
+====
+
+.. toctree::
+   :maxdepth: 2
+
+   intro
+
+.. a comment
+   in two lines
+
+See :func:`~os.path.join` and :ref:`the tide <tide-label>`, not ``:role:`x```.
+
+.. note::
+   High water.
+
+.. [1] A footnote.
+"""
+    extracted = read_restructured_text(source)
+    assert (extracted.title, extracted.metadata) == ("Tide", {"orphan": True, "author": "Ana"})
+    lines = [line for line in extracted.text.split("\n") if line]
+    assert lines == [
+        *("Tide", "====", "See os.path.join and the tide, not ``:role:`x```.", ".. note::", "   High water."),
+        ".. [1] A footnote.",
     ]
 
 
-@pytest.mark.parametrize(
-    ("page", "text"),
-    [
-        ("<p>a", "a"),
-        ("", ""),
-        ("just text", "just text"),
-        ("<div>a</div> <div>b</div>", "a\n\nb"),
-        ("<p>a<span>b</span> c", "ab c"),
-        ("<main></main><p>a", "a"),
-        ("<article>a</article><article>b</article>", "a\n\nb"),
-        ("<p>&lt;b&gt; &amp; caf\u00e9", "<b> & café"),
-    ],
-)
-def test_small_and_broken_pages_give_their_text(page: str, text: str) -> None:
-    assert read_html(page.encode()).text == text
+def test_fields_of_restructured_text_may_end_in_carriage_returns() -> None:
+    extracted = read_restructured_text(":orphan:\r\n:title: Tide\r\n\r\nHigh.\r\n")
+    assert (extracted.text, extracted.title) == ("\r\nHigh.\r\n", "Tide")
+    assert extracted.metadata == {"orphan": True}
 
 
-def test_the_declared_encoding_is_used() -> None:
-    assert read_html('<meta charset="iso-8859-1"><p>café'.encode("latin-1")).text == "café"
-
-
-def test_deep_nesting_does_not_matter() -> None:
-    assert read_html(b"<div>" * 3000 + b"deep").text == "deep"
-
-
-def test_a_page_in_xml_is_read_without_a_warning() -> None:
-    assert read_html(b'<?xml version="1.0"?><html xmlns="x"><body><p>a</p></body></html>').text == "a"
+@pytest.mark.parametrize("source", ["", "plain", "plain\n", "a\r\nb\r\n", "..", "...", "a ..\n\nb", ".. comment"])
+def test_plain_restructured_text_is_as_it_was(source: str) -> None:
+    assert read_restructured_text(source).text == (source if source not in ("..", ".. comment") else "")

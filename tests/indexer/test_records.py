@@ -3,16 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from indexer.documents import BadRecord, Document
-from indexer.errors import SourceError
+from indexer.documents import Document, Skipped
+from indexer.errors import NoDocumentError
 from indexer.records import read_json_lines
 
 
-def _read(path: Path, content: bytes, *, max_line_bytes: int = 1 << 20) -> tuple[list[Document], list[BadRecord]]:
+def _read(path: Path, content: bytes, *, max_line_bytes: int = 1 << 20) -> tuple[list[Document], list[Skipped]]:
     path.write_bytes(content)
     records = list(read_json_lines(path, max_line_bytes=max_line_bytes))
     documents = [record for record in records if isinstance(record, Document)]
-    return documents, [record for record in records if isinstance(record, BadRecord)]
+    return documents, [record for record in records if isinstance(record, Skipped)]
 
 
 def _line(document_id: str, text: str) -> bytes:
@@ -78,7 +78,7 @@ def test_a_ten_megabyte_line_is_read_by_default(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(_line("a", "x" * 10_000_000) + b"\n" + _line("b", "y" * 17_000_000) + b"\n" + _line("c", "z"))
     kinds = [type(record) for record in read_json_lines(path)]
-    assert kinds == [Document, BadRecord, Document]
+    assert kinds == [Document, Skipped, Document]
 
 
 def test_escaped_nul_beir_ids_numbers_and_other_fields_are_kept(tmp_path: Path) -> None:
@@ -92,8 +92,26 @@ def test_compressed_files_are_read_and_broken_ones_are_an_error_that_says_how_fa
     documents, _ = _read(path, gzip.compress(_line("a", "x") + b"\n" + _line("b", "y")))
     assert [document.document_id for document in documents] == ["a", "b"]
     path.write_bytes(b"plain")
-    with pytest.raises(SourceError, match=r"a\.jsonl\.gz cannot be read after line 0: Not a gzipped file"):
+    with pytest.raises(NoDocumentError, match="cannot be read after line 0: Not a gzipped file"):
         list(read_json_lines(path))
     path.write_bytes(gzip.compress(b"\n" * 50_000)[:-9])
-    with pytest.raises(SourceError, match=r"cannot be read after line \d+: Compressed file ended"):
+    with pytest.raises(NoDocumentError, match=r"cannot be read after line \d+: Compressed file ended"):
         list(read_json_lines(path))
+
+
+def test_other_usual_names_serve_as_fields(tmp_path: Path) -> None:
+    line = b'{"docid": "a", "Headline": "T", "content": "x", "link": "https://x.example", "name": "n"}'
+    documents, _ = _read(tmp_path / "a.jsonl", line)
+    assert documents == [Document("a", "x", "T", "https://x.example", {"name": "n"})]
+
+
+def test_utf_16_is_said_to_be_the_matter(tmp_path: Path) -> None:
+    with pytest.raises(NoDocumentError, match="is UTF-16; JSON Lines is read as UTF-8"):
+        _read(tmp_path / "a.jsonl", '{"id": "a", "text": "x"}'.encode("utf-16"))
+
+
+def test_a_record_that_nests_too_deep_is_skipped(tmp_path: Path) -> None:
+    deep = b'{"id": "a", "text": "x", "tree": ' + b"[" * 300 + b"]" * 300 + b"}"
+    documents, skipped = _read(tmp_path / "a.jsonl", deep + b"\n" + _line("b", "y"))
+    assert [each.document_id for each in documents] == ["b"]
+    assert [(each.line, each.kind) for each in skipped] == [(1, "bad-record")]

@@ -83,9 +83,9 @@ def test_index_reports_what_it_built_and_what_it_skipped(tercet: Tercet, tmp_pat
     done = tercet("index", source, again, "--index", "reported", "--json")
     assert done.code == 0
     result = done.result
-    assert (result["index"], result["n_documents"], result["n_bad_records"]) == ("reported", 2, 1)
+    assert (result["index"], result["n_documents"], result["n_skipped"]) == ("reported", 2, 1)
     assert (result["n_repeated_ids"], result["repeated_ids"]) == (1, ["fog"])
-    assert f"{source}:2: " in result["bad_records"][0]
+    assert f"{source}:2: " in result["skipped"][0]
     assert f"{source}:2: " in done.stderr
 
 
