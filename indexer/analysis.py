@@ -167,7 +167,3 @@ def _ranges(characters: str) -> str:
         else:
             ranges.append([code_point, code_point])
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
-
-
-ENGLISH = Analyzer()
-ANALYZER, analyze, occurrences = ENGLISH.name, ENGLISH.analyze, ENGLISH.occurrences

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from indexer.ranking import Rows
+from indexer.ranking import Mask, Rows
 
 Vectors: TypeAlias = NDArray[np.float32]
-Mask: TypeAlias = NDArray[np.bool_]
 DenseKind: TypeAlias = Literal["flat", "hnsw", "ivf-sq8", "ivf-pq"]
 KINDS: tuple[DenseKind, ...] = get_args(DenseKind)
 

@@ -11,6 +11,7 @@ Left out: positions, phrases, skipping (WAND): at the sizes of one snapshot, add
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,10 @@ from indexer.ranking import NO_HITS, Hits, Mask, Rows, Scores, best_rows
 K1 = 1.2
 B = 0.75
 
-_TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS = (
-    "terms.bin", "term_ends.npy", "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
-)  # fmt: skip
+_TERMS, _TERM_ENDS = "terms.bin", "term_ends.npy"
+_STARTS, _ROWS, _WEIGHTS = "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
+_COUNTS = "posting_counts.npy"  # read only by the next build
+_MOST_COUNTED = 65_535  # a term that a passage repeats more often counts as often
 
 
 def inverse_document_frequency(n_passages: int, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -42,6 +44,20 @@ def term_weights(
     return frequencies / (frequencies + k1 * (1 - b + b * lengths / average_length))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Forward:
+    """The terms of each passage by number, and how often it has each.
+
+    Those of a row stand from its start to the next one's: starts (n_passages + 1,), terms and counts (n_postings,).
+    texts holds the terms by number.
+    """
+
+    starts: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+    texts: SortedTexts
+
+
 class Bm25Builder:
     """Collects the terms of passages in row order, then writes the index; 12 bytes of memory a posting meanwhile."""
 
@@ -51,6 +67,7 @@ class Bm25Builder:
         self._term_ids: dict[str, int] = {}
         self._posting_terms, self._posting_rows, self._posting_counts = array("i"), array("i"), array("i")
         self._lengths = array("q")
+        self._adopted = np.zeros(0, np.int32)  # this builder's id of each term of an adopted index, -1 before it came
 
     def add(self, terms: Sequence[str]) -> None:
         """Add the terms of the next passage."""
@@ -58,8 +75,21 @@ class Bm25Builder:
         for term, count in Counter(terms).items():
             self._posting_terms.append(self._term_ids.setdefault(term, len(self._term_ids)))
             self._posting_rows.append(row)
-            self._posting_counts.append(count)
+            self._posting_counts.append(min(count, _MOST_COUNTED))
         self._lengths.append(len(terms))
+
+    def adopt(self, forward: Forward, row: int) -> None:
+        """Add the next passage with the terms of a passage of another index, always the same one."""
+        if not self._adopted.size:
+            self._adopted = np.full(len(forward.texts) + 1, -1, np.int32)
+        where = slice(int(forward.starts[row]), int(forward.starts[row + 1]))
+        numbers, counts = forward.terms[where], forward.counts[where].astype(np.int32)
+        for number in numbers[self._adopted[numbers] < 0].tolist():
+            self._adopted[number] = self._term_ids.setdefault(forward.texts[number].decode(), len(self._term_ids))
+        self._posting_terms.frombytes(self._adopted[numbers].tobytes())
+        self._posting_rows.frombytes(np.full(numbers.size, len(self._lengths), np.int32).tobytes())
+        self._posting_counts.frombytes(counts.tobytes())
+        self._lengths.append(int(counts.sum()))
 
     def write(self, folder: Path) -> None:
         """Write the index into a new folder; the same passages give the same bytes."""
@@ -72,12 +102,14 @@ class Bm25Builder:
         order = np.argsort(ranks, kind="stable")  # by term, then by row
         rows = np.frombuffer(self._posting_rows, np.intc)[order]
         frequencies = np.bincount(ranks, minlength=len(terms))
-        weights = self._weights(ranks[order], rows, np.frombuffer(self._posting_counts, np.intc)[order], frequencies)
+        counts = np.frombuffer(self._posting_counts, np.intc)[order]
+        weights = self._weights(ranks[order], rows, counts, frequencies)
         (folder / _TERMS).write_bytes(b"".join(terms))
         np.save(folder / _TERM_ENDS, np.cumsum([len(term) for term in terms], dtype=np.int64))
         np.save(folder / _STARTS, np.concatenate(([0], np.cumsum(frequencies))).astype(np.int64))
         np.save(folder / _ROWS, rows.astype(np.int32))
         np.save(folder / _WEIGHTS, weights.astype(np.float32))
+        np.save(folder / _COUNTS, counts.astype(np.uint16))
 
     def _weights(
         self, ranks: NDArray[np.int64], rows: NDArray[np.intc], counts: NDArray[np.intc], frequencies: NDArray[np.int64]
@@ -96,7 +128,7 @@ class Bm25Index:
 
     def __init__(self, folder: Path, *, n_passages: int) -> None:
         """Open the index that `Bm25Builder.write` wrote for n_passages passages."""
-        self._n_passages = n_passages
+        self._folder, self._n_passages = folder, n_passages
         self._terms = SortedTexts(mapped_bytes(folder / _TERMS), mapped_array(folder / _TERM_ENDS, np.int64))
         self._starts = mapped_array(folder / _STARTS, np.int64)
         self._rows = mapped_array(folder / _ROWS, np.int32)
@@ -125,6 +157,14 @@ class Bm25Index:
         for where, _ in self._postings(terms):
             mask[self._rows[where]] = True
         return mask
+
+    def forward(self) -> Forward:
+        """Return the index by passage instead of by term; takes a while, and 14 bytes of memory a posting."""
+        order = np.argsort(self._rows, kind="stable")  # by passage, then by term
+        terms = np.repeat(np.arange(self.n_terms, dtype=np.int32), np.diff(self._starts))[order]
+        counts = mapped_array(self._folder / _COUNTS, np.uint16)[order]
+        starts = np.concatenate(([0], np.cumsum(np.bincount(self._rows, minlength=self._n_passages)))).astype(np.int64)
+        return Forward(starts, terms, counts, self._terms)
 
     def scores(self, terms: Sequence[str], rows: Rows) -> Scores:
         """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""

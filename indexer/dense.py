@@ -11,9 +11,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.ann import DenseRecord, DenseSettings, Mask, Proposer, Vectors, build_ann, choose_kind, n_lists_for
+from indexer.ann import DenseRecord, DenseSettings, Proposer, Vectors, build_ann, choose_kind, n_lists_for
 from indexer.errors import SnapshotError
-from indexer.ranking import NO_HITS, Hits, Rows, best_rows
+from indexer.ranking import NO_HITS, Hits, Mask, Rows, best_rows
 
 # FAISS sums unit vectors in float32: two ways to sum 384 products differ by at most about 1e-6.
 _ROUNDING = 1e-5
@@ -66,12 +66,18 @@ class DenseBuilder:
         return _tuned(DenseIndex(self._index, Proposer(index, record)), record)
 
 
+class _Lent:
+    """The memory of a flat index's vectors; an array made of it keeps the index alive, as FAISS's own views do not."""
+
+    def __init__(self, index: faiss.IndexFlatIP) -> None:
+        self.index = index
+        flat: Vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+        self.__array_interface__ = flat.reshape(index.ntotal, index.d).__array_interface__
+
+
 def _vectors_of(index: faiss.IndexFlatIP) -> Vectors:
     """Return the vectors (n, dimension) of a flat index without copying them."""
-    if not index.ntotal:
-        return np.zeros((0, index.d), np.float32)
-    flat: Vectors = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-    return flat.reshape(index.ntotal, index.d)
+    return np.asarray(_Lent(index)) if index.ntotal else np.zeros((0, index.d), np.float32)
 
 
 def _tuned(dense: "DenseIndex", record: DenseRecord) -> DenseRecord:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from indexer.ann import DenseRecord
 from indexer.chunking import ChunkingSettings
 from indexer.errors import SnapshotError
 from models.folder import first_fault, sha256_of
@@ -55,6 +56,7 @@ class Manifest(_Frozen):
     encoder: EncoderRecord
     passage_tokenizer_fingerprint: str
     bm25: Bm25Record
+    dense: DenseRecord
     chunking: ChunkingSettings
     files: dict[str, FileRecord]
     evaluation: dict[str, float] = Field(default_factory=dict)

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis import ANALYZER, analyze
+from indexer.analysis import Analyzer
 from indexer.bm25 import Bm25Index
 from indexer.dense import DenseIndex
 from indexer.documents import Document, with_context
 from indexer.errors import SnapshotError
 from indexer.facets import Facet, count_facet
 from indexer.filters import Filter, Filtered, apply_filter
+from indexer.layout import ANN_FILE, BM25_FOLDER, DENSE_FILE, METADATA_FOLDER, STORE_FILE, TOKENS_FILE
 from indexer.manifest import Manifest, read_manifest, verify_files
 from indexer.metadata import Metadata
 from indexer.publish import current_snapshot, hold
@@ -23,31 +24,26 @@ from indexer.store import Store, StoredPassage
 from indexer.tokens import TokenFile
 from models.tokenization import TokenIds
 
-STORE_FILE = "documents.sqlite"
-DENSE_FILE = "dense.faiss"
-TOKENS_FILE = "tokens.bin"
-BM25_FOLDER = "bm25"
-METADATA_FOLDER = "metadata"
-
 
 class Snapshot:
     """An opened snapshot. Rows number its passages from 0 in the order of (document_id, ordinal)."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, index_name: str, held: int) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, analyzer: Analyzer, *, index_name: str, held: int) -> None:
         """Open the parts; use `Snapshot.open`. held is what `publish.hold` gave, closed by `close`."""
         self.snapshot_id = manifest.snapshot_id
         self.index_name = index_name
         self.manifest = manifest
+        self.analyzer = analyzer
         self.n_documents = manifest.n_documents
         self.n_passages = manifest.n_passages
         self._held = held
-        self._dense = DenseIndex.open(folder / DENSE_FILE)
+        self._dense = DenseIndex.open(folder / DENSE_FILE, folder / ANN_FILE, manifest.dense)
         self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
         self._tokens = TokenFile(folder / TOKENS_FILE)
         self.metadata = Metadata(folder / METADATA_FOLDER, n_documents=manifest.n_documents)
         self._store = Store(folder / STORE_FILE)
         self._require_equal_counts(folder)
-        analyze("")  # builds what the analyzer keeps, which the first query would otherwise wait for
+        self.analyzer.analyze("")  # builds what the analyzer keeps, which the first query would otherwise wait for
 
     @classmethod
     def open(cls, index_path: Path, *, encoder_fingerprint: str, dimension: int, verify: bool = True) -> "Snapshot":
@@ -65,12 +61,21 @@ class Snapshot:
         folder = current_snapshot(index_path)
         if folder is None:
             raise SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}")
+        return cls.open_folder(
+            folder, index_path.name, encoder_fingerprint=encoder_fingerprint, dimension=dimension, verify=verify
+        )
+
+    @classmethod
+    def open_folder(
+        cls, folder: Path, index_name: str, *, encoder_fingerprint: str, dimension: int, verify: bool = True
+    ) -> "Snapshot":
+        """Open a snapshot by its folder, be it current or not; as `open`."""
         manifest = read_manifest(folder)
-        _require_match(manifest, index_path.name, encoder_fingerprint=encoder_fingerprint, dimension=dimension)
+        analyzer = _require_match(manifest, index_name, encoder_fingerprint=encoder_fingerprint, dimension=dimension)
         held = hold(folder)
         try:
             verify_files(folder, manifest, with_hashes=verify)
-            return cls(folder, manifest, index_name=index_path.name, held=held)
+            return cls(folder, manifest, analyzer, index_name=index_name, held=held)
         except (OSError, ValueError, sqlite3.Error, SnapshotError) as error:
             os.close(held)
             if isinstance(error, SnapshotError):
@@ -99,11 +104,11 @@ class Snapshot:
 
     def search_bm25(self, query: str, k: int, allowed: Mask | None = None) -> Hits:
         """Return the k best passages that share a term with the query; none if no term is left of it."""
-        return self._bm25.search(analyze(query), k, allowed)
+        return self._bm25.search(self.analyzer.analyze(query), k, allowed)
 
     def matching_bm25(self, query: str) -> Mask:
         """Return which passages (n_passages,) share a term with the query."""
-        return self._bm25.matching(analyze(query))
+        return self._bm25.matching(self.analyzer.analyze(query))
 
     def filtered(self, expression: Filter) -> Filtered:
         """Return the passages that a filter leaves."""
@@ -120,7 +125,7 @@ class Snapshot:
 
     def bm25_scores(self, query: str, rows: Rows) -> Scores:
         """Return the BM25 scores (n,) of given rows, equal to those of `search_bm25`; 0 where no term is shared."""
-        return self._bm25.scores(analyze(query), rows)
+        return self._bm25.scores(self.analyzer.analyze(query), rows)
 
     def passages(self, rows: Rows) -> list[StoredPassage]:
         """Return the passages of given rows, in the given order; raises KeyError for a row that is not there."""
@@ -148,7 +153,8 @@ class Snapshot:
             self._held = -1
 
 
-def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: str, dimension: int) -> None:
+def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: str, dimension: int) -> Analyzer:
+    """Return the analyzer that the snapshot's terms come from, after the encoder was found to be the same."""
     made = manifest.encoder
     sides: Sequence[tuple[str, object, object]] = (
         ("dimension", made.dimension, dimension),
@@ -160,8 +166,10 @@ def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: 
             f"{made.dimension} dimensions), but the configured encoder has fingerprint {encoder_fingerprint[:12]} "
             f"and {dimension} dimensions: configure the first or index again"
         )
-    if manifest.bm25.analyzer != ANALYZER:
+    analyzer = Analyzer.named(manifest.bm25.analyzer)
+    if analyzer is None:
         raise SnapshotError(
-            f"index {index_name!r} was built with the analyzer {manifest.bm25.analyzer!r}, but this Tercet has "
-            f"{ANALYZER!r}: index again"
+            f"index {index_name!r} was built with the analyzer {manifest.bm25.analyzer!r}, which this Tercet does not"
+            f" have: index again"
         )
+    return analyzer

@@ -51,8 +51,9 @@ def list_snapshots(index_path: Path) -> list[SnapshotSummary]:
         SnapshotError: there is no such index.
     """
     current = current_snapshot(_existing(index_path))
-    found = [_summary(folder, is_current=folder == current) for folder in _folders(index_path)]
-    return sorted(found, key=lambda each: (-each.created_at.timestamp() if each.created_at else 0.0, each.snapshot_id))
+    folders = sorted(_folders(index_path), key=lambda each: -each.stat().st_mtime_ns)  # decides within a second
+    found = [_summary(folder, is_current=folder == current) for folder in folders]
+    return sorted(found, key=lambda each: -each.created_at.timestamp() if each.created_at else 0.0)
 
 
 def verify_snapshot(index_path: Path, snapshot_id: str | None = None) -> Manifest:

@@ -4,7 +4,7 @@ That order is what makes a build independent of the order of its source, in boun
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from indexer.documents import Document
@@ -17,7 +17,7 @@ class DocumentStage:
 
     def __init__(self, path: Path) -> None:
         """Create the file."""
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path.absolute().as_uri(), uri=True, isolation_level=None)
         self._connection.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE documents (document_id TEXT PRIMARY KEY, title, url, metadata, text); BEGIN;"
@@ -42,6 +42,19 @@ class DocumentStage:
             raise BuildError(f"the metadata of document {document.document_id!r} is not JSON: {error}") from error
         self.n_documents += cursor.rowcount
         return cursor.rowcount == 1
+
+    def add_stored(self, store: Path, deleted_ids: Collection[str]) -> None:
+        """Add the documents of a store, but for the deleted ones and those whose id is there already."""
+        self._connection.execute("COMMIT")  # no database is attached within a transaction
+        self._connection.execute("ATTACH ? AS stored", (f"{store.absolute().as_uri()}?mode=ro&immutable=1",))
+        self._connection.executescript("CREATE TEMP TABLE deleted (document_id TEXT PRIMARY KEY); BEGIN;")
+        ids = ((each.encode("utf-8", "replace").decode(),) for each in deleted_ids)
+        self._connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", ids)
+        cursor = self._connection.execute(
+            "INSERT OR IGNORE INTO documents SELECT document_id, title, url, metadata, text FROM stored.documents"
+            " WHERE document_id NOT IN (SELECT document_id FROM deleted)"
+        )
+        self.n_documents += cursor.rowcount
 
     def in_order(self) -> Iterator[Document]:
         """Yield the documents by id, in the order of code points."""

@@ -20,9 +20,10 @@ from pathlib import Path
 import bm25s
 import numpy as np
 
-from indexer.analysis import analyze
+from indexer.analysis import Analyzer
 from indexer.bm25 import Bm25Builder, Bm25Index
 
+analyze = Analyzer().analyze
 K = 100
 N_QUERIES = 300
 

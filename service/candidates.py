@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis import analyze, occurrences
 from indexer.facets import Facet
 from indexer.filters import Filtered
 from indexer.ranking import Hits, Mask, Rows
@@ -106,7 +105,7 @@ def results(
     passages = snapshot.passages(rows)
     scores = _scores(snapshot, candidates, rows)
     ordering = [_score(each, candidates.mode) for each in scores]
-    terms = frozenset(analyze(candidates.query)) if highlight else frozenset()
+    terms = frozenset(snapshot.analyzer.analyze(candidates.query)) if highlight else frozenset()
     cut_tokens = dict(zip(candidates.reranked.rows.tolist(), candidates.reranked.cut_tokens.tolist(), strict=True))
     return [
         Result(
@@ -117,7 +116,7 @@ def results(
             score_kind=kind,
             scores=each,
             cut_tokens=cut_tokens.get(row, 0),
-            highlights=highlights(terms, passage.text),
+            highlights=snapshot.analyzer.matches(passage.text, terms) if terms else [],
             explanation=_explain(candidates, row) if explain else None,
         )
         for i, (row, passage, each, (score, kind)) in enumerate(
@@ -143,13 +142,6 @@ def _matching(snapshot: Snapshot, candidates: Candidates) -> Mask:
     if candidates.dense is not None:
         matching[candidates.dense.rows] = True
     return matching if candidates.filtered is None else matching & candidates.filtered.allowed
-
-
-def highlights(terms: frozenset[str], text: str) -> list[tuple[int, int]]:
-    """Return the words of `text` that share a term with the query, as [start, end) in code points, in order."""
-    if not terms:
-        return []
-    return [(word.start, word.end) for word in occurrences(text) if not terms.isdisjoint(word.terms)]
 
 
 def _scores(snapshot: Snapshot, candidates: Candidates, rows: Rows) -> list[Scores]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import orjson
 
-from indexer.build import BuildProgress
+from indexer.recipe import BuildProgress
 from service.commands.output import say
 from service.commands.progress import progress_display
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.analysis import ANALYZER
-from indexer.build import BuildSettings
 from indexer.publish import current_snapshot
+from indexer.recipe import BuildSettings
 from models.folder import BUNDLED, SETTINGS_FILE, Kind, bundled_names, open_model_folder
 from models.reader import Reader
 from models.training.data import read_questions
@@ -180,7 +179,7 @@ def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Se
         corpus_fingerprint(dataset),
         encoder.fingerprint,
         cross_encoder.tokenizer_fingerprint,
-        ANALYZER,
+        BuildSettings().analyzer.name,
         BuildSettings().model_dump_json(),
     ]
     fingerprint = hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:12]

@@ -7,7 +7,7 @@ import tokenizers
 from tokenizers import decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 
-from indexer.build import IndexModels
+from indexer.recipe import IndexModels
 from models.tokenization import Tokenizer
 from tests.indexer.hashed_words import HashedWordEncoder
 
@@ -32,13 +32,21 @@ _WORDS = (
 
 
 @pytest.fixture(scope="session")
-def word_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    """Return a BERT-like tokenizer: some words whole, the others letter by letter, what it never saw as [UNK]."""
+def word_tokenizer_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of a BERT-like tokenizer: some words whole, others by letter, what it never saw as [UNK]."""
     entries = ["[UNK]", "[CLS]", "[SEP]", *_WORDS, *_LETTERS, *(f"##{letter}" for letter in _LETTERS)]
     tokenizer = tokenizers.Tokenizer(WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return _saved(tokenizer, tmp_path_factory.mktemp("word") / "tokenizer.json")
+    path = tmp_path_factory.mktemp("word") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer(word_tokenizer_path: Path) -> Tokenizer:
+    """Return that tokenizer."""
+    return Tokenizer(word_tokenizer_path)
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +56,7 @@ def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     tokenizer = tokenizers.Tokenizer(BPE({entry: i for i, entry in enumerate(entries)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return _saved(tokenizer, tmp_path_factory.mktemp("byte") / "tokenizer.json")
-
-
-def _saved(tokenizer: tokenizers.Tokenizer, path: Path) -> Tokenizer:
+    path = tmp_path_factory.mktemp("byte") / "tokenizer.json"
     tokenizer.save(str(path))
     return Tokenizer(path)
 

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from indexer.analysis import analyze
+from indexer.analysis import Analyzer
 from indexer.bm25 import Bm25Builder, Bm25Index, inverse_document_frequency, term_weights
 
+analyze = Analyzer().analyze
 _corpora = st.lists(st.lists(st.sampled_from("abcdef"), max_size=12), max_size=12)
 
 

@@ -10,11 +10,12 @@ import orjson
 import pytest
 from ir_measures import nDCG
 
-from indexer.analysis import analyze
+from indexer.analysis import Analyzer
 from indexer.bm25 import Bm25Builder, Bm25Index
 from indexer.documents import Document
 from indexer.sources import read_documents
 
+analyze = Analyzer().analyze
 _SETS = Path("../shared/data/ir")
 
 

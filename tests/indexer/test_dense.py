@@ -1,3 +1,4 @@
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +92,10 @@ def test_a_mask_is_applied_before_the_best_are_taken(
     scores = inner_products(vectors, query)
     best = sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-scores[row], row))[:k]
     assert hits.rows.tolist() == best
+
+
+def test_vectors_outlive_their_index(tmp_path: Path) -> None:
+    vectors = _random(2000)
+    lent = _index(vectors, tmp_path / "dense.faiss").vectors
+    gc.collect()
+    assert np.array_equal(lent, vectors)

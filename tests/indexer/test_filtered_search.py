@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from indexer.bm25 import Bm25Builder, Bm25Index
-from indexer.build import IndexModels, build_snapshot
+from indexer.build import build_snapshot
 from indexer.dense import DenseBuilder, DenseIndex
 from indexer.documents import Document
 from indexer.filters import And, Equal, Filter, Range, apply_filter
+from indexer.recipe import IndexModels
 from indexer.snapshot import Snapshot
 from tests.indexer.columns import columns_of
 

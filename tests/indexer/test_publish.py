@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build import IndexModels, build_snapshot
+from indexer.build import build_snapshot
 from indexer.documents import Document
 from indexer.errors import BuildError
 from indexer.publish import building, current_snapshot
+from indexer.recipe import IndexModels
 from indexer.snapshot import Snapshot
 
 _ONE, _TWO, _THREE = ([Document("a", text)] for text in ("fog", "ferry", "drum"))

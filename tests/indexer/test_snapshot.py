@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.build import IndexModels, build_snapshot
+from indexer.build import build_snapshot
 from indexer.documents import Document
 from indexer.errors import SnapshotError
 from indexer.manifest import MANIFEST_FILE
+from indexer.recipe import IndexModels
 from indexer.snapshot import Snapshot
 
 _FINGERPRINT = "e" * 64
@@ -64,7 +65,7 @@ def _change_manifest(index_path: Path, change: Callable[[dict[str, object]], Non
         ({"n_passages": 41}, "holds 40 passages; the manifest says 41"),
         (
             {"bm25": {"analyzer": "old/0", "k1": 1.2, "b": 0.75, "n_terms": 1}},
-            "the analyzer 'old/0', but this Tercet has",
+            "the analyzer 'old/0', which this Tercet does not have",
         ),
     ],
 )

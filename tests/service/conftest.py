@@ -13,8 +13,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from indexer.build import IndexModels, build_snapshot
+from indexer.build import build_snapshot
 from indexer.documents import Document
+from indexer.recipe import IndexModels
 from service.app import Outcome, create_app
 from service.engine import load_models
 from service.settings import Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.build import BuildProgress
+from indexer.recipe import BuildProgress
 from service.commands.build_progress import SECONDS_BETWEEN_JSON_LINES, JsonLines
 from tests.service.commands import tercet_with
 from tests.service.conftest import TinyModels

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from indexer.build import IndexModels, build_snapshot
+from indexer.build import build_snapshot
 from indexer.documents import Document
+from indexer.recipe import IndexModels
 from models.folder import BUNDLED, BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, BUNDLED_READER
 from service.engine import load_models
 from service.settings import Settings

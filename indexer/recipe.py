@@ -1,0 +1,77 @@
+"""What a build is told: for which models, how to cut and index, and what becomes of the documents that are there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from indexer.analysis import Analyzer
+from indexer.ann import DenseSettings
+from indexer.chunking import ChunkingSettings
+from indexer.publish import KEPT_SNAPSHOTS
+from models.dual_encoder import Embeddings
+from models.tokenization import Tokenizer
+
+Stage = Literal["read", "chunk", "embed", "publish"]
+
+
+class PassageEncoder(Protocol):
+    """What a build needs of `models.dual_encoder.DualEncoder`."""
+
+    fingerprint: str
+    dimension: int
+    tokenizer: Tokenizer
+
+    def encode_passages(self, passages: Sequence[str]) -> Embeddings:
+        """Return the vectors of passages, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexModels:
+    """The models that an index is built for: its dual encoder, and the cross-encoder's tokenizer."""
+
+    dual_encoder: PassageEncoder
+    passage_tokenizer: Tokenizer
+    passage_tokenizer_fingerprint: str
+    encoder_name: str = "dual encoder"
+
+
+class BuildSettings(BaseModel):
+    """How an index is built.
+
+    language is one of `indexer.analysis.LANGUAGES`; repeated_ids says what happens when an id comes again in the
+    sources; keep is how many snapshots stay, the new one counted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chunking: ChunkingSettings = ChunkingSettings()
+    language: str = "english"
+    k1: float = Field(default=1.2, gt=0)
+    b: float = Field(default=0.75, ge=0, le=1)
+    dense: DenseSettings = DenseSettings()
+    repeated_ids: Literal["keep-first", "fail"] = "keep-first"
+    keep: int = Field(default=KEPT_SNAPSHOTS, ge=1)
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analyzer of the language."""
+        return Analyzer(self.language)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of the documents that are there: all but the deleted ids stay, unless the sources have them anew."""
+
+    deleted_ids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build is: documents in "read" and "chunk", passages in "embed"; total is None while it is unknown."""
+
+    stage: Stage
+    done: int
+    total: int | None
