@@ -33,13 +33,13 @@ def files_below(folder: Path) -> Iterator[Entry | Skipped]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in folders:
             if os.path.islink(os.path.join(directory, name)):
-                yield Skipped(_shown(directory, name), None, "link", "is a link to a folder, which is not followed")
+                yield Skipped(shown_path(directory, name), None, "link", "is a link to a folder, which is not followed")
         prefix = Path(directory).relative_to(folder).as_posix()
         for name in sorted(names):
             if not name.startswith("."):
                 yield _entry(os.path.join(directory, name), name if prefix == "." else f"{prefix}/{name}")
     if refused and str(refused[0].filename) == str(folder):
-        raise SourceError(f"{folder} cannot be read: {refused[0].strerror}")
+        raise SourceError(f"{shown_path(folder)} cannot be read: {refused[0].strerror}")
     yield from _told(refused)
 
 
@@ -53,9 +53,9 @@ def _entry(path: str, name: str) -> Entry | Skipped:
             reason = "vanished before it was read"
         else:
             reason = f"cannot be read: {error.strerror}"
-        return Skipped(_shown(path), None, "unreadable", reason)
+        return Skipped(shown_path(path), None, "unreadable", reason)
     if not is_regular:
-        return Skipped(_shown(path), None, "other-kind", "is no regular file")
+        return Skipped(shown_path(path), None, "other-kind", "is no regular file")
     return Entry(Path(path), name)
 
 
@@ -63,8 +63,10 @@ def _told(refused: list[OSError]) -> Iterator[Skipped]:
     """Yield the folders that could not be listed, each once."""
     while refused:
         error = refused.pop(0)
-        yield Skipped(_shown(error.filename), None, "unreadable", f"cannot be read: {error.strerror}")
+        yield Skipped(shown_path(error.filename), None, "unreadable", f"cannot be read: {error.strerror}")
 
 
-def _shown(*path: str) -> str:
-    return os.fsencode(os.path.join(*path)).decode("utf-8", "backslashreplace")
+def shown_path(*path: str | Path) -> str:
+    """Return a path as it may be shown: what is no character, or would steer a terminal, is escaped."""
+    text = os.fsencode(os.path.join(*path)).decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -21,9 +21,10 @@ from indexer.sections import first_heading
 _FRONT_MATTER = re.compile(
     r"\A(?P<fence>---|\+\+\+)[ \t]*\r?\n(?P<fields>.*?)^(?P=fence)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
+# A comment ends its search at the next one that begins: a file full of unclosed ones would take hours.
 _FENCED_OR_STEERING = re.compile(
     r"(?P<fence>^ {0,3}(?P<marks>`{3,}|~{3,}).*?(?:^ {0,3}(?P=marks)|\Z))"
-    r"|<!--.*?-->"
+    r"|<!--(?:(?!<!--).)*?-->"
     r"|^[ \t]*(?:\{%[^\n]*?%\}|\{:[^\n]*?\})[ \t]*$",
     re.DOTALL | re.MULTILINE,
 )

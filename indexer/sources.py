@@ -12,7 +12,7 @@ from pathlib import Path
 from indexer.documents import Assumed, Document, Skipped, SourceRecord
 from indexer.encodings import decode
 from indexer.errors import NoDocumentError, SourceError
-from indexer.files import files_below
+from indexer.files import files_below, shown_path
 from indexer.html import declared_charset, read_html
 from indexer.markup import Extracted, read_markdown, read_restructured_text
 from indexer.office import read_sheets, read_slides, read_word
@@ -74,7 +74,7 @@ def read_documents(source: str) -> Iterator[SourceRecord]:
     elif not path.exists():
         raise SourceError(f"{source!r} is neither a file, nor a folder, nor {PYTHON_DOCUMENTATION!r}")
     elif not path.is_file() or _suffix(path) not in SUFFIXES:
-        raise SourceError(f"{path} is of no kind that is read; known are {', '.join(SUFFIXES)}")
+        raise SourceError(f"{shown_path(path)} is of no kind that is read; known are {', '.join(SUFFIXES)}")
     else:
         yield from _read_named(path)
 
@@ -100,9 +100,9 @@ def _read_folder(folder: Path) -> Iterator[SourceRecord]:
             n_read += 1
             yield from _read_file(entry.path, entry.name)
         else:
-            yield Skipped(_shown(entry.path), None, "other-kind", "is of no kind that is read")
+            yield Skipped(shown_path(entry.path), None, "other-kind", "is of no kind that is read")
     if not n_read:
-        raise SourceError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}")
+        raise SourceError(f"{shown_path(folder)} holds no file that ends in {', '.join(SUFFIXES)}")
 
 
 def _suffix(path: Path) -> str:
@@ -113,7 +113,7 @@ def _suffix(path: Path) -> str:
 
 def _read_file(path: Path, name: str) -> Iterator[SourceRecord]:
     """Yield what a file gives, and at least one record, whatever happens to it meanwhile."""
-    shown, n_records = _shown(path), 0
+    shown, n_records = shown_path(path), 0
     try:
         if not _is_utf8(name):
             raise NoDocumentError("unreadable", "its name is not UTF-8")
@@ -163,13 +163,13 @@ def _records(path: Path, name: str) -> Iterator[SourceRecord]:
         found = _TEXT_READERS[suffix](text)
     title = found.title if found.title.strip() else path.stem
     if isinstance(found, PagedFile):
-        yield from page_documents(found, file=_shown(path), document_id=name, title=title)
+        yield from page_documents(found, file=shown_path(path), document_id=name, title=title)
     elif found.text.strip() or found.title.strip():
         yield Document(name, found.text, title, found.url, found.metadata)
     else:
-        yield Skipped(_shown(path), None, "empty", "holds no text")
+        yield Skipped(shown_path(path), None, "empty", "holds no text")
     if encoding is not None and encoding.is_assumed:
-        yield Assumed(_shown(path), encoding.name)
+        yield Assumed(shown_path(path), encoding.name)
 
 
 def _content(path: Path) -> bytes:
@@ -180,7 +180,3 @@ def _content(path: Path) -> bytes:
     if len(content) > MAX_FILE_BYTES:
         raise NoDocumentError("too-long", f"is longer than {MAX_FILE_BYTES} bytes")
     return content
-
-
-def _shown(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")

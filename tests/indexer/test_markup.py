@@ -44,6 +44,11 @@ def test_lines_that_steer_a_site_generator_go_but_not_in_code() -> None:
     assert read_markdown(source).text == "a\n\n\nb {{ x }} {% y %}\n\n```\n{% raw %}\n<!-- e -->\n```\n"
 
 
+def test_comments_that_nothing_closes_stay_and_cost_no_more_than_text() -> None:
+    source = "<!-- " * 300_000
+    assert read_markdown(source).text == source
+
+
 def test_front_matter_in_toml_and_an_address_are_read() -> None:
     extracted = read_markdown('+++\r\ntitle = "Tide"\nurl = "https://x.example/tide"\nyear = 1871\n+++\nHigh.')
     assert (extracted.text, extracted.title, extracted.url) == ("High.", "Tide", "https://x.example/tide")

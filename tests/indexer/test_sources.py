@@ -190,12 +190,12 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path, name: str) -> None:
     assert len(_documents(tmp_path)[name].text) > 10_000_000
 
 
-def test_names_that_are_not_utf_8_are_shown_escaped(tmp_path: Path) -> None:
+def test_names_that_are_no_text_or_would_steer_a_terminal_are_shown_escaped(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
-    (folder / "a.jsonl").write_text("not json\n")
+    (folder / "a\x1b]0;b\n.jsonl").write_text("not json\n")
     (record,) = read_documents(str(folder))
-    assert str(record) == f"{tmp_path}/\\xff/a.jsonl:1: not JSON, at character 1"
+    assert str(record) == f"{tmp_path}/\\xff/a\\x1b]0;b\\n.jsonl:1: not JSON, at character 1"
 
 
 def test_a_hundred_thousand_empty_files_are_counted_one_by_one(tmp_path: Path) -> None:
