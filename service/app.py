@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib import metadata
 
 from fastapi import FastAPI
@@ -12,6 +13,9 @@ from service import website
 from service.bodies import StrictJsonRoute
 from service.engine import Engine, open_engine
 from service.examples import describe
+from service.job_examples import with_job_examples
+from service.job_routes import router as job_router
+from service.jobs import open_jobs
 from service.metrics import Metrics
 from service.observe import Observe
 from service.problems import install_handlers
@@ -55,19 +59,26 @@ def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.outcome = outcome if outcome is not None else Outcome()
     app.state.engine = None
+    app.state.jobs = None
     app.state.is_draining = False
+    app.state.on_draining = lambda: None
     app.state.metrics.watch_readiness(lambda: is_ready(app))
     app.include_router(router)
+    app.include_router(job_router)
     app.include_router(website.router)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # the framework's way to extend it
+    app.openapi = lambda: with_job_examples(describe(app))  # type: ignore[method-assign]  # the framework's way to extend it
     install_handlers(app)
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app
 
 
 def begin_draining(app: FastAPI) -> None:
-    """Refuse new requests from now on; those that run go on."""
-    app.state.is_draining = True  # nothing more: this runs in a signal handler, where a lock could be held
+    """Refuse new requests from now on; those that run go on, and jobs end.
+
+    This runs in a signal handler, where a lock could be held: so nothing more than a flag, and waking the event loop.
+    """
+    app.state.is_draining = True
+    app.state.on_draining()
 
 
 def is_ready(app: FastAPI) -> bool:
@@ -77,8 +88,9 @@ def is_ready(app: FastAPI) -> bool:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    ending = asyncio.Event()
-    serving = asyncio.create_task(_serve_engine(app, ending))
+    draining, ending = asyncio.Event(), asyncio.Event()
+    app.state.on_draining = partial(asyncio.get_running_loop().call_soon_threadsafe, draining.set)
+    serving = asyncio.create_task(_serve_engine(app, draining=draining, ending=ending))
     serving.add_done_callback(lambda task: _note_failure(app, task))
     try:
         yield
@@ -89,16 +101,24 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await serving
 
 
-async def _serve_engine(app: FastAPI, ending: asyncio.Event) -> None:
-    """Load the engine, offer it until `ending`, stop it."""
-    async with open_engine(app.state.settings, metrics=app.state.metrics) as engine:
+async def _serve_engine(app: FastAPI, *, draining: asyncio.Event, ending: asyncio.Event) -> None:
+    """Load the engine, offer it until `ending`, stop it; run jobs meanwhile, until `draining`."""
+    settings, metrics = app.state.settings, app.state.metrics
+    async with open_jobs(settings, metrics=metrics) as jobs, open_engine(settings, metrics=metrics) as engine:
+        app.state.jobs = jobs
+        if jobs is not None:
+            jobs.start()  # not before the engine is there: a service that cannot start must not use up what waits
         _offer(app, engine)
+        await draining.wait()
+        if jobs is not None:
+            await jobs.stop()
         await ending.wait()
-        app.state.engine = None
+        app.state.engine = app.state.jobs = None
 
 
 def _offer(app: FastAPI, engine: Engine) -> None:
     app.state.engine = engine
+    engine.watch()
     facts = {"index": engine.snapshot.index_name, "snapshot": engine.snapshot.snapshot_id}
     _LOGGER.info("ready", extra=facts | {"n_passages": engine.snapshot.n_passages})
     app.state.outcome.on_end(app.state.outcome)

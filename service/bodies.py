@@ -65,14 +65,14 @@ async def read_body(request: Request, max_body_bytes: int) -> bytes:
     """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > max_body_bytes:
-        raise _too_large(max_body_bytes)
+        raise too_large(max_body_bytes)
     chunks: list[bytes] = []
     n_bytes = 0
     try:
         async for chunk in request.stream():
             n_bytes += len(chunk)
             if n_bytes > max_body_bytes:
-                raise _too_large(max_body_bytes)
+                raise too_large(max_body_bytes)
             chunks.append(chunk)
     except ClientDisconnect:
         raise ClientLeft from None
@@ -94,6 +94,7 @@ def parse(body: bytes) -> object:
     return parsed
 
 
-def _too_large(max_body_bytes: int) -> BodyTooLarge:
+def too_large(max_bytes: int) -> BodyTooLarge:
+    """Return the problem of a body that is longer than a limit."""
     # The rest of the body is not read, so the connection cannot be used again.
-    return BodyTooLarge(f"The limit is {max_body_bytes} bytes.", headers={"Connection": "close"})
+    return BodyTooLarge(f"The limit is {max_bytes} bytes.", headers={"Connection": "close"})

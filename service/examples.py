@@ -124,7 +124,7 @@ METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 
 _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemBody"}
 
 
-def _documented(*kinds: type[Problem]) -> Responses:
+def documented(*kinds: type[Problem]) -> Responses:
     """Return the OpenAPI responses of problem types, those of one status together."""
     responses: Responses = {}
     for kind in kinds:
@@ -143,15 +143,15 @@ def _documented(*kinds: type[Problem]) -> Responses:
     return responses
 
 
-PROBE_PROBLEMS = _documented(problems.NotReady, problems.InternalError)
-GET_PROBLEMS = _documented(
+PROBE_PROBLEMS = documented(problems.NotReady, problems.InternalError)
+GET_PROBLEMS = documented(
     problems.UnknownIndex,
     problems.UnknownDocument,
     problems.InvalidRequest,
     problems.InternalError,
     problems.NotReady,
 )
-BODY_PROBLEMS = _documented(
+BODY_PROBLEMS = documented(
     problems.MalformedBody,
     problems.UnknownIndex,
     problems.BodyTooLarge,

@@ -5,6 +5,7 @@ Each service object has a registry of its own, so that several can live in one p
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -20,8 +21,11 @@ MODELS = ("dual_encoder", "cross_encoder", "reader")
 OUTCOMES = ("answer", "no_answer")
 SWAPS = ("swapped", "refused")
 TRUNCATED = ("query", "passage")
+JOBS_UNDER_WAY = ("queued", "running")
+JOBS_OVER = ("succeeded", "failed", "cancelled", "interrupted")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 14_400, 43_200, 86_400)
 _BATCH_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -73,6 +77,7 @@ class Metrics:
             "tercet_queue_rejected", "Requests refused because a model's queue was full.", ("model",), registry=registry
         )
         self._define_state()
+        self._define_jobs()
         self._start_at_zero()
 
     def _define_state(self) -> None:
@@ -88,6 +93,14 @@ class Metrics:
         )
         self.ready = Gauge("tercet_ready", "1 when requests are served, otherwise 0.", registry=self.registry)
 
+    def _define_jobs(self) -> None:
+        self.jobs = Gauge("tercet_jobs", "Indexing jobs that wait or run.", ("state",), registry=self.registry)
+        self.jobs_over = Counter("tercet_jobs_over", "Indexing jobs that ended.", ("state",), registry=self.registry)
+        self.job_duration_seconds = Histogram(
+            "tercet_job_duration_seconds", "From start to end of an indexing job that ran.", ("state",),
+            buckets=_JOB_SECONDS, registry=self.registry,
+        )  # fmt: skip
+
     def _start_at_zero(self) -> None:
         """Create the series of closed labels now, so that a rate is right from the first event on."""
         for stage in STAGES:
@@ -101,6 +114,11 @@ class Metrics:
             self.snapshot_swaps.labels(outcome)
         for what in TRUNCATED:
             self.truncated.labels(what)
+        for state in JOBS_UNDER_WAY:
+            self.jobs.labels(state)
+        for state in JOBS_OVER:
+            self.jobs_over.labels(state)
+            self.job_duration_seconds.labels(state)
 
     def expose(self) -> bytes:
         """Return all series in Prometheus' text format."""
@@ -114,6 +132,11 @@ class Metrics:
     def watch_readiness(self, is_ready: Callable[[], bool]) -> None:
         """Expose whether requests are served, asked at each scrape."""
         self.ready.set_function(lambda: float(is_ready()))
+
+    def watch_jobs(self, count: Callable[[str], int]) -> None:
+        """Expose how many jobs are queued and running, asked at each scrape."""
+        for state in JOBS_UNDER_WAY:
+            self.jobs.labels(state).set_function(partial(count, state))
 
     def queue(self, model: str) -> "QueueMetrics":
         """Return what counts the batches and rejections of one model's queue."""

@@ -2,18 +2,23 @@
 
     Problem
     ├── MalformedBody          400
+    ├── JobsDisabled           403
     ├── UnknownRoute           404
     ├── UnknownDocument        404
     ├── UnknownIndex           404
+    ├── UnknownJob             404
     ├── MethodNotAllowed       405
+    ├── JobOver                409
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415
     ├── InvalidRequest         422
     ├── Overloaded             429
+    │   └── TooManyJobs        429
     ├── ClientLeft             499
     ├── InternalError          500
     ├── NotReady               503
-    └── DeadlineExceeded       504
+    ├── DeadlineExceeded       504
+    └── NoSpace                507
 
 A problem's `detail` never quotes text that a user sent, and a 500 says nothing about its cause.
 """
@@ -83,6 +88,24 @@ class UnknownIndex(Problem):
     type, title, status = "/problems/unknown-index", "There is no such index", 404
 
 
+class JobsDisabled(Problem):
+    """The operator has not set TERCET_JOBS_PATH."""
+
+    type, title, status = "/problems/jobs-disabled", "This service takes no jobs", 403
+
+
+class UnknownJob(Problem):
+    """No job has this id, or it was over long ago."""
+
+    type, title, status = "/problems/unknown-job", "There is no such job", 404
+
+
+class JobOver(Problem):
+    """The job ended before it could be cancelled."""
+
+    type, title, status = "/problems/job-over", "The job is over", 409
+
+
 class MethodNotAllowed(Problem):
     """The path exists, the method does not; `Allow` lists those that do."""
 
@@ -90,15 +113,15 @@ class MethodNotAllowed(Problem):
 
 
 class BodyTooLarge(Problem):
-    """The body is longer than TERCET_MAX_BODY_BYTES."""
+    """The body is longer than TERCET_MAX_BODY_BYTES, or an upload than TERCET_MAX_UPLOAD_BYTES."""
 
     type, title, status = "/problems/body-too-large", "The request body is too large", 413
 
 
 class UnsupportedMediaType(Problem):
-    """The body is not announced as UTF-8 JSON, or is compressed."""
+    """The body is not announced as UTF-8 JSON, an upload not as application/octet-stream; or it is compressed."""
 
-    type, title, status = "/problems/unsupported-media-type", "The request body must be application/json", 415
+    type, title, status = "/problems/unsupported-media-type", "The request body is of another media type", 415
 
 
 class InvalidRequest(Problem):
@@ -114,6 +137,12 @@ class Overloaded(Problem):
 
     def __init__(self, detail: str, *, retry_after_seconds: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class TooManyJobs(Overloaded):
+    """TERCET_JOBS_WAITING jobs wait already."""
+
+    type, title, status = "/problems/too-many-jobs", "Too many jobs are waiting", 429
 
 
 class ClientLeft(Problem):
@@ -139,6 +168,12 @@ class DeadlineExceeded(Problem):
     """The request took longer than TERCET_REQUEST_TIMEOUT_SECONDS."""
 
     type, title, status = "/problems/deadline-exceeded", "The request took too long", 504
+
+
+class NoSpace(Problem):
+    """The disk has no space for a job or its upload."""
+
+    type, title, status = "/problems/no-space", "There is no space for this", 507
 
 
 def respond(problem: Problem, request_id: str) -> Response:

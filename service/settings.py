@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+import orjson
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.extras import StartupError
 
 PREFIX = "TERCET_"
+INDEX_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 class SettingsError(StartupError):
@@ -24,9 +26,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     data_path: Path = Field(default=Path("data"), description="Folder that holds the indexes.")
-    index: str = Field(
-        default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the index that is served."
-    )
+    index: str = Field(default="default", pattern=INDEX_NAME, description="Name of the index that is served.")
     host: str = Field(
         default="127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet."
     )
@@ -74,6 +74,28 @@ class Settings(BaseSettings):
     shutdown_seconds: float = Field(
         default=30.0, gt=0, description="After that, how long running requests may take to end."
     )
+    jobs_path: Path | None = Field(
+        default=None, description="Folder below which indexing jobs may read; without it there are no jobs over HTTP."
+    )
+    jobs_at_once: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Jobs that run at once, of one index never more than one; one fills all cores.",
+    )
+    jobs_waiting: int = Field(
+        default=20, ge=1, le=1000, description="Jobs that may wait, each with its upload on the disk, before 429."
+    )
+    jobs_kept: int = Field(default=200, ge=1, le=1000, description="Jobs that are over and still known.")
+    jobs_threads: int = Field(
+        default=0,
+        ge=0,
+        le=256,
+        description="Threads that run the encoder in a job; 0 takes the CPU quota, and gets what others leave of it.",
+    )
+    max_upload_bytes: int = Field(
+        default=1_000_000_000, ge=1, description="Longest file that a job may be sent; it goes to the disk at once."
+    )
     progress: Literal["auto", "json"] = Field(
         default="auto",
         description="How `tercet index` shows progress on stderr: a bar or lines for people, or JSON lines.",
@@ -81,6 +103,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level logged."
     )
+
+    @field_validator("jobs_path", mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: object) -> object:
+        return None if value == "" else value  # which would be the working folder
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -96,6 +123,16 @@ def load_settings(**overrides: Any) -> Settings:
         fault = error.errors(include_input=False, include_url=False)[0]
         name = f"{PREFIX}{fault['loc'][0]}".upper()
         raise SettingsError(f"The setting {name} is not valid: {fault['msg']}.") from None
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Return this process's environment with exactly these settings in it, for a process of ours."""
+    others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
+    given = settings.model_dump(mode="json", exclude_none=True)
+    return others | {
+        f"{PREFIX}{name}".upper(): value if isinstance(value, str) else orjson.dumps(value).decode()
+        for name, value in given.items()
+    }
 
 
 def check_known(environment: Mapping[str, str]) -> None:

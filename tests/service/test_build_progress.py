@@ -1,14 +1,21 @@
 """Progress for a program: one JSON object a line, the beginning and the end of each stage always told."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
 from indexer.recipe import BuildProgress
+from service.cli import app
 from service.commands.build_progress import SECONDS_BETWEEN_JSON_LINES, JsonLines
+from service.settings import check_known
 from tests.service.commands import tercet_with
 from tests.service.conftest import TinyModels
+
+DOCS = Path(__file__).parents[2] / "docs" / "jobs.md"
 
 
 def told(news: list[tuple[float, BuildProgress]]) -> list[dict[str, object]]:
@@ -45,3 +52,15 @@ def test_index_tells_a_program_how_far_it_is(tiny_models: TinyModels, tmp_path: 
     stages = [json.loads(line)["stage"] for line in done.stderr.splitlines() if line.startswith("{")]
     assert list(dict.fromkeys(stages)) == ["read", "chunk", "embed", "publish"]
     assert done.result["n_documents"] == 1
+
+
+def test_the_command_of_the_documented_cron_job_is_one_that_tercet_takes() -> None:
+    [block] = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    pod = yaml.safe_load(block)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    check_known({variable["name"]: variable["value"] for variable in container["env"]})
+    program, *arguments = container["command"]
+    assert program == "tercet"
+    command = typer.main.get_group(app).commands[arguments[0]]
+    assert command.make_context(arguments[0], arguments[1:]).params["once"] is True
