@@ -9,12 +9,12 @@ distinct term of a passage, 26 with a snapshot before, some for each value of me
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from indexer.ann import choose_kind, index_bytes
+from indexer.ann import DenseRecord, choose_kind, index_bytes
 from indexer.bm25 import Bm25Index
 from indexer.cutting import cut
 from indexer.documents import Document
@@ -37,8 +37,9 @@ _STAGE_FILE = "stage.sqlite"
 class BuildReport:
     """What was built.
 
-    n_unchanged_documents were taken over from the snapshot before, the vectors of n_embedded_passages were made anew;
-    n_cut_passages were longer than the encoder reads; repeated_ids are the first few left out.
+    n_unchanged_documents were taken over from the snapshot before, n_deleted_documents of it are gone as was asked; the
+    vectors of n_embedded_passages were made anew; n_cut_passages were longer than the encoder reads; repeated_ids are
+    the first few left out.
     """
 
     snapshot_id: str
@@ -46,12 +47,13 @@ class BuildReport:
     n_documents: int
     n_passages: int
     n_unchanged_documents: int
+    n_deleted_documents: int
     n_embedded_passages: int
     n_cut_passages: int
     n_repeated_ids: int
     repeated_ids: tuple[str, ...]
     n_bytes: int
-    recall: float | None
+    dense: DenseRecord
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ def build_snapshot(
     settings: BuildSettings | None = None,
     change: Change | None = None,
     progress: Callable[[BuildProgress], None] | None = None,
-    accept: Callable[[Path], None] | None = None,
+    accept: Callable[[Path], Mapping[str, float]] | None = None,
 ) -> BuildReport:
     """Index the documents and make the result the current snapshot of index_path, whose name is the index's.
 
@@ -82,7 +84,8 @@ def build_snapshot(
         settings: how it is built.
         change: keeps the documents that are there, but for those that it deletes; None for the given ones only.
         progress: is told how far the build is.
-        accept: is shown the folder of the complete snapshot before it is published, and raises to refuse it.
+        accept: is shown the folder of the complete snapshot before it is published; raises to refuse it, and returns
+            the figures that the manifest shall hold.
 
     Raises:
         BuildError: the disk refused, another build is running, or a document cannot be stored; one sentence.
@@ -93,7 +96,8 @@ def build_snapshot(
         repeated = build.stage(documents, folder, change)
         manifest, embedded, n_unchanged = build.write(folder)
         if accept is not None:
-            accept(folder)
+            manifest = manifest.model_copy(update={"evaluation": dict(accept(folder))})
+            _write_manifest(folder, manifest)
         path = publish(folder, index_path, manifest.snapshot_id, keep=build.settings.keep)
         build.pending.remove()
     build.report("publish", 1, 1)
@@ -103,12 +107,13 @@ def build_snapshot(
         n_documents=manifest.n_documents,
         n_passages=manifest.n_passages,
         n_unchanged_documents=n_unchanged,
+        n_deleted_documents=build.n_deleted,
         n_embedded_passages=embedded.n_made,
         n_cut_passages=embedded.n_cut,
         n_repeated_ids=repeated.count,
         repeated_ids=tuple(repeated.first),
         n_bytes=sum(record.n_bytes for record in manifest.files.values()),
-        recall=embedded.record.recall,
+        dense=embedded.record,
     )
 
 
@@ -123,6 +128,7 @@ class _Build:
         progress: Callable[[BuildProgress], None],
     ) -> None:
         self.settings = settings
+        self.n_deleted = 0
         self._index_path, self._models, self._progress = index_path, models, progress
 
     def report(self, stage: Stage, done: int, total: int | None) -> None:
@@ -138,7 +144,7 @@ class _Build:
             self.report("read", self._stage.n_documents, None)
         current = current_snapshot(self._index_path)
         if change is not None and current is not None:
-            self._stage.add_stored(current / STORE_FILE, change.deleted_ids)
+            self.n_deleted = self._stage.add_stored(current / STORE_FILE, change.deleted_ids)
             self.report("read", self._stage.n_documents, None)
         return repeated
 
@@ -232,8 +238,12 @@ class _Build:
             chunking=self.settings.chunking,
             files=files,
         )
-        (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        _write_manifest(folder, manifest)
         return manifest
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def _new_id(index_path: Path, wanted: str) -> str:

@@ -43,8 +43,12 @@ class DocumentStage:
         self.n_documents += cursor.rowcount
         return cursor.rowcount == 1
 
-    def add_stored(self, store: Path, deleted_ids: Collection[str]) -> None:
-        """Add the documents of a store, but for the deleted ones and those whose id is there already."""
+    def add_stored(self, store: Path, deleted_ids: Collection[str]) -> int:
+        """Add the documents of a store, but for the deleted ones and those whose id is there already.
+
+        Returns:
+            How many of the deleted ones the store holds.
+        """
         self._connection.execute("COMMIT")  # no database is attached within a transaction
         self._connection.execute("ATTACH ? AS stored", (f"{store.absolute().as_uri()}?mode=ro&immutable=1",))
         self._connection.executescript("CREATE TEMP TABLE deleted (document_id TEXT PRIMARY KEY); BEGIN;")
@@ -55,6 +59,9 @@ class DocumentStage:
             " WHERE document_id NOT IN (SELECT document_id FROM deleted)"
         )
         self.n_documents += cursor.rowcount
+        found = "SELECT count(*) FROM stored.documents WHERE document_id IN (SELECT document_id FROM deleted)"
+        (n_deleted,) = self._connection.execute(found).fetchone()
+        return int(n_deleted)
 
     def in_order(self) -> Iterator[Document]:
         """Yield the documents by id, in the order of code points."""

@@ -16,7 +16,9 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli_filter import Where, read_filter
+from service.cli_index import indexing
 from service.cli_models import models
+from service.cli_options import Data, Index, Json
 from service.cli_snapshots import snapshots
 from service.cli_training import training
 from service.commands.faults import FAULTS, explanation
@@ -36,13 +38,6 @@ app = typer.Typer(
 INTERRUPTED = 130
 
 
-class OnError(StrEnum):
-    """What to do with a file or record that should be a document and is none."""
-
-    skip = "skip"
-    fail = "fail"
-
-
 class Mode(StrEnum):
     """What finds candidates."""
 
@@ -60,22 +55,6 @@ class Ranking(StrEnum):
     reranked = "hybrid+rerank"
 
 
-Sources = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SOURCE...",
-        help="A folder, or a file: text, Markdown, reStructuredText, HTML, JSON Lines, CSV, TSV, Parquet (extra "
-        "`parquet`), PDF, Word, PowerPoint, Excel (extra `files`); a BEIR folder; or `pydoc`: the documentation of "
-        "this Python.",
-    ),
-]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
-Index = Annotated[str | None, typer.Option("--index", help="Name of the index; TERCET_INDEX, or else default.")]
-Progress = Annotated[
-    Literal["auto", "json"] | None, typer.Option(help="Progress for people or as JSON lines; TERCET_PROGRESS, or auto.")
-]
-Once = Annotated[bool, typer.Option("--once", help="Build once and exit. Every run does; for schedulers that say so.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on; TERCET_HOST, or else 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port, 0 a free one; TERCET_PORT, or else 8000.")]
 WithMode = Annotated[Mode, typer.Option(help="What finds candidates.")]
@@ -110,33 +89,6 @@ def prepare(
 ) -> None:
     """Check the installation before any command."""
     check_extras()
-
-
-@app.command()
-def index(
-    sources: Sources,
-    name: Index = None,
-    data: Data = None,
-    on_error: Annotated[
-        OnError, typer.Option(help="What to do with a file or record that is bad: tell and skip it, or fail.")
-    ] = OnError.skip,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all that is skipped, and why, to this JSON Lines file.")
-    ] = None,
-    progress: Progress = None,
-    once: Once = False,
-    json: Json = False,
-) -> None:
-    """Build an index of documents and publish it.
-
-    Files of other kinds and files without text are skipped under either policy. Exit code 0: published, whatever was
-    skipped; 1: failed, or nothing at all could be read, and the index is as it was; 2: wrong use.
-    """
-    from service.commands.index import index_sources
-
-    settings = load_settings(index=name, data_path=data, progress=progress)
-    fails_on_error = on_error is OnError.fail
-    index_sources(sources, settings, fails_on_error=fails_on_error, as_json=json, report_path=report)
 
 
 @app.command()
@@ -262,6 +214,7 @@ def evaluate(
     run_evaluation(task, load_settings(data_path=data))
 
 
+app.add_typer(indexing)
 app.add_typer(models)
 app.add_typer(training, name="train")
 app.add_typer(snapshots, name="snapshots")

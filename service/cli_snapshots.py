@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli_options import Data, Index, Json
 from service.settings import load_settings
 
 snapshots = typer.Typer(
@@ -17,9 +18,6 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Which snapshot, as `ls` n
 OptionalId = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Which snapshot, as `ls` names it; else the current one.")
 ]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
-Index = Annotated[str | None, typer.Option("--index", help="Name of the index; TERCET_INDEX, or else default.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
 @snapshots.command("ls")

@@ -107,6 +107,9 @@ class Engine:
             {"dual_encoder": self.encoding, "cross_encoder": self.reranking, "reader": self.reading}
         )
         self._say_what_is_served()
+
+    def watch(self) -> None:
+        """Take over each snapshot of the index that is made current from now on."""
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:

@@ -27,6 +27,22 @@ class Settings(BaseSettings):
 
     data_path: Path = Field(default=Path("data"), description="Folder that holds the indexes.")
     index: str = Field(default="default", pattern=INDEX_NAME, description="Name of the index that is served.")
+    language: str = Field(
+        default="english",
+        description="Language whose words a new index stems, one of Snowball's; `none` leaves words as they are.",
+    )
+    dense_index: Literal["auto", "flat", "hnsw", "ivf-sq8", "ivf-pq"] = Field(
+        default="auto", description="Kind of a new dense index; auto goes by passages and memory."
+    )
+    recall: float = Field(
+        default=0.95, gt=0, le=1, description="Share of the true best 100 that an approximate index must find."
+    )
+    dense_memory_bytes: int | None = Field(
+        default=None, ge=1, description="Memory that a new dense index may take besides the exact vectors on disk."
+    )
+    keep_snapshots: int = Field(
+        default=2, ge=1, description="Snapshots of an index that stay when a new one is published, which counts."
+    )
     host: str = Field(
         default="127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet."
     )

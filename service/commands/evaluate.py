@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.publish import current_snapshot
-from indexer.recipe import BuildSettings
 from models.folder import BUNDLED, SETTINGS_FILE, Kind, bundled_names, open_model_folder
 from models.reader import Reader
 from models.training.data import read_questions
 from service.commands.faults import CommandError
-from service.commands.index import build_index
+from service.commands.index import IndexRun, build_index, build_settings
 from service.commands.measures import print_rankings, print_reading
 from service.commands.output import counted, say
 from service.commands.progress import progress_display
@@ -175,19 +174,20 @@ def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Se
     """Return the settings of an index of this content by these models, which is built unless it is there."""
     encoder = open_model_folder(settings.dual_encoder, "dual-encoder")
     cross_encoder = open_model_folder(settings.cross_encoder, "cross-encoder")
+    recipe = build_settings(settings)
     made_by = [
         corpus_fingerprint(dataset),
         encoder.fingerprint,
         cross_encoder.tokenizer_fingerprint,
-        BuildSettings().analyzer.name,
-        BuildSettings().model_dump_json(),
+        recipe.analyzer.name,
+        recipe.model_dump_json(exclude={"keep"}),
     ]
     fingerprint = hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:12]
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", _name(dataset)).strip("-_")[:40]
     changes = {"index": f"{name or 'dataset'}-{fingerprint}", "data_path": settings.data_path / _FOLDER}
     indexed = settings.model_copy(update=changes | {"request_timeout_seconds": _QUERY_SECONDS})
     if reindexes or current_snapshot(indexed.data_path / indexed.index) is None:
-        build_index([str(dataset)], indexed, fails_on_error=True)
+        build_index([str(dataset)], indexed, IndexRun(fails_on_error=True))
     return indexed
 
 

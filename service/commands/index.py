@@ -1,84 +1,141 @@
-"""`tercet index`: documents in, a published snapshot out."""
+"""`tercet index` and `tercet delete`: documents in or out, a published snapshot out."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from indexer.build import BuildReport, BuildSettings, IndexModels, build_snapshot
+from indexer.analysis import LANGUAGES
+from indexer.ann import DenseSettings
+from indexer.build import BuildReport, build_snapshot
 from indexer.documents import Document, Skipped
-from indexer.errors import SourceError
+from indexer.errors import SnapshotError, SourceError
+from indexer.publish import current_snapshot
+from indexer.recipe import BuildSettings, Change, IndexModels
 from indexer.sources import read_documents
 from models.dual_encoder import DualEncoder
 from models.folder import TOKENIZER_FILE, open_model_folder
 from models.tokenization import Tokenizer
 from service.commands.build_progress import build_progress
+from service.commands.gate import gate_keeper
 from service.commands.output import counted, duration, print_json, say, size
 from service.commands.skipped import SkippedRecords, skipped_records
 from service.engine import model_threads
-from service.settings import Settings
+from service.gate import Gate
+from service.settings import Settings, SettingsError
 
 
-def index_sources(
-    sources: Sequence[str], settings: Settings, *, fails_on_error: bool, as_json: bool, report_path: Path | None = None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class IndexRun:
+    """How `tercet index` runs.
+
+    updates keeps the documents that are there; gate is tried before publishing; report_path takes all that is skipped.
+    """
+
+    fails_on_error: bool = False
+    updates: bool = False
+    gate: Gate | None = None
+    report_path: Path | None = None
+    as_json: bool = False
+
+
+def index_sources(sources: Sequence[str], settings: Settings, run: IndexRun) -> None:
     """Build the configured index from sources, print what was built, and tell what was skipped.
 
     Raises:
         SourceError, BuildError, ModelError, OSError: fit to show; the last if the report cannot be written.
     """
     started = time.monotonic()
-    with skipped_records(report_path) as skipped:
-        report = build_index(sources, settings, fails_on_error=fails_on_error, skipped=skipped)
-    seconds = time.monotonic() - started
+    with skipped_records(run.report_path) as skipped:
+        report = build_index(sources, settings, run, skipped=skipped)
     _tell_what_is_left_out(report)
-    if as_json:
-        print_json(
-            {
-                "index": settings.index,
-                "path": str(settings.data_path / settings.index),
-                "snapshot": report.snapshot_id,
-                "n_documents": report.n_documents,
-                "n_passages": report.n_passages,
-                "n_cut_passages": report.n_cut_passages,
-                **skipped.as_json(),
-                "n_repeated_ids": report.n_repeated_ids,
-                "repeated_ids": list(report.repeated_ids),
-                "n_bytes": report.n_bytes,
-                "seconds": round(seconds, 3),
-            }
-        )
-        return
-    content = f"{counted(report.n_documents, 'document')} in {counted(report.n_passages, 'passage')}"
-    say(
-        f"Index {settings.index!r} holds {content} ({size(report.n_bytes)}, built in {duration(seconds)}) "
-        f"and lies in {settings.data_path / settings.index}."
-    )
+    _tell_what_was_built(report, settings, skipped.as_json(), started, as_json=run.as_json)
+
+
+def delete_documents(ids: Sequence[str], ids_from: Path | None, settings: Settings, *, as_json: bool) -> None:
+    """Publish the configured index without some of its documents, and tell how many of them it held.
+
+    Raises:
+        BuildError, ModelError, SnapshotError, OSError: fit to show.
+    """
+    started = time.monotonic()
+    index_path = settings.data_path / settings.index
+    if current_snapshot(index_path) is None:
+        raise SnapshotError(f"there is no index {settings.index!r} in {settings.data_path}")
+    deleted_ids = frozenset([*ids, *_lines(ids_from)])
+    report = _build([], settings, build_settings(settings), Change(deleted_ids))
+    n_unknown = len(deleted_ids) - report.n_deleted_documents
+    if n_unknown:
+        say(f"The index did not hold {counted(n_unknown, 'document')} of these ids.")
+    _tell_what_was_built(report, settings, {"n_unknown_ids": n_unknown}, started, as_json=as_json)
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        return [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8: byte {error.start + 1}") from error
 
 
 def build_index(
-    sources: Sequence[str], settings: Settings, *, fails_on_error: bool, skipped: SkippedRecords | None = None
+    sources: Sequence[str], settings: Settings, run: IndexRun, *, skipped: SkippedRecords | None = None
 ) -> BuildReport:
     """Build and publish the configured index, showing progress on stderr; skipped takes what gave no document.
 
     Raises:
-        SourceError: a source cannot be read, or holds a fault and fails_on_error is set, or all that it holds was
+        SourceError: a source cannot be read, or holds a fault and the run fails on those, or all that it holds was
             skipped: an index of nothing would take the place of a good one.
-        BuildError: the index cannot be written, or an id comes again and fails_on_error is set.
+        BuildError: the index cannot be written, or an id comes again and the run fails on errors.
         ModelError: the configured encoder or cross-encoder cannot be used.
     """
-    models = _index_models(settings)
+    documents = _documents(sources, SkippedRecords() if skipped is None else skipped, fails_on_error=run.fails_on_error)
+    return _build(
+        documents,
+        settings,
+        build_settings(settings).model_copy(update={"repeated_ids": "fail" if run.fails_on_error else "keep-first"}),
+        Change() if run.updates else None,
+        gate_keeper(run.gate, settings) if run.gate is not None else None,
+    )
+
+
+def _build(
+    documents: Iterable[Document],
+    settings: Settings,
+    recipe: BuildSettings,
+    change: Change | None,
+    accept: Callable[[Path], Mapping[str, float]] | None = None,
+) -> BuildReport:
+    models = index_models(settings)
     with build_progress(settings.progress) as show:
         return build_snapshot(
-            _documents(sources, SkippedRecords() if skipped is None else skipped, fails_on_error=fails_on_error),
+            documents,
             index_path=settings.data_path / settings.index,
             models=models,
-            settings=BuildSettings(repeated_ids="fail" if fails_on_error else "keep-first"),
+            settings=recipe,
+            change=change,
             progress=show,
+            accept=accept,
         )
 
 
-def _index_models(settings: Settings) -> IndexModels:
+def build_settings(settings: Settings) -> BuildSettings:
+    """Return how the settings want an index built.
+
+    Raises:
+        SettingsError: the language is none that words can be stemmed in.
+    """
+    if settings.language not in LANGUAGES:
+        raise SettingsError(
+            f"The setting TERCET_LANGUAGE is not valid: {settings.language!r} is none of {', '.join(LANGUAGES)}."
+        )
+    dense = DenseSettings(kind=settings.dense_index, recall=settings.recall, memory_bytes=settings.dense_memory_bytes)
+    return BuildSettings(language=settings.language, dense=dense, keep=settings.keep_snapshots)
+
+
+def index_models(settings: Settings) -> IndexModels:
     """Open what a build needs: the dual encoder, and the tokenizer of the cross-encoder without its weights."""
     encoder_folder = open_model_folder(settings.dual_encoder, "dual-encoder")
     cross_encoder_folder = open_model_folder(settings.cross_encoder, "cross-encoder")
@@ -104,11 +161,50 @@ def _documents(sources: Sequence[str], skipped: SkippedRecords, *, fails_on_erro
         raise SourceError(f"no document was read, {skipped.count:,} skipped: {skipped.first[0]}")
 
 
+def _tell_what_was_built(
+    report: BuildReport, settings: Settings, more: Mapping[str, object], started: float, *, as_json: bool
+) -> None:
+    """Print the report: for people on stderr, as JSON on stdout; started is of the monotonic clock."""
+    seconds = time.monotonic() - started
+    if as_json:
+        facts: dict[str, object] = {"index": settings.index, "path": str(settings.data_path / settings.index)}
+        print_json(facts | _facts(report) | dict(more) | {"seconds": round(seconds, 3)})
+        return
+    content = f"{counted(report.n_documents, 'document')} in {counted(report.n_passages, 'passage')}"
+    unchanged = f"{report.n_unchanged_documents:,} unchanged, " if report.n_unchanged_documents else ""
+    say(
+        f"Index {settings.index!r} holds {content} ({unchanged}{size(report.n_bytes)}, built in {duration(seconds)}) "
+        f"and lies in {settings.data_path / settings.index}."
+    )
+
+
+def _facts(report: BuildReport) -> dict[str, object]:
+    return {
+        "snapshot": report.snapshot_id,
+        "n_documents": report.n_documents,
+        "n_passages": report.n_passages,
+        "n_unchanged_documents": report.n_unchanged_documents,
+        "n_deleted_documents": report.n_deleted_documents,
+        "n_embedded_passages": report.n_embedded_passages,
+        "n_cut_passages": report.n_cut_passages,
+        "n_repeated_ids": report.n_repeated_ids,
+        "repeated_ids": list(report.repeated_ids),
+        "dense": report.dense.model_dump(),
+        "n_bytes": report.n_bytes,
+    }
+
+
 def _tell_what_is_left_out(report: BuildReport) -> None:
     if report.n_repeated_ids:
         examples = ", ".join(report.repeated_ids)
         say(f"Left out {counted(report.n_repeated_ids, 'document')} whose id came before: {examples}")
     if report.n_cut_passages:
         say(f"The dual encoder could not read all of {counted(report.n_cut_passages, 'passage')}.")
+    dense = report.dense
+    if dense.recall is not None and dense.wanted_recall is not None and dense.recall < dense.wanted_recall:
+        say(
+            f"The dense index ({dense.kind}) finds {dense.recall:.1%} of the true best {dense.recall_depth} at its"
+            f" greatest effort, less than the {dense.wanted_recall:.1%} that were wanted; another kind may find more."
+        )
     if not report.n_documents:
         say("There was no document in it: the index is empty.")

@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from indexer.ann import DenseRecord
 from indexer.errors import SnapshotError
 from indexer.manifest import Manifest, read_manifest
 from indexer.metadata import FieldRecord
@@ -42,6 +43,7 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
             "passage tokenizer": manifest.passage_tokenizer_fingerprint,
             "BM25": f"{manifest.bm25.n_terms:,} terms, k1 {manifest.bm25.k1}, b {manifest.bm25.b}",
             "analyzer": manifest.bm25.analyzer,
+            "dense index": _dense_sentence(manifest.dense),
             "size": size(n_bytes),
         }
         | {f"  {name}": size(record.n_bytes) for name, record in manifest.files.items()}
@@ -66,6 +68,13 @@ def _field_sentence(field: FieldRecord) -> str:
         + (f", {column.n_texts:,} distinct" if column.kind == "text" else "")
         for column in field.columns
     )
+
+
+def _dense_sentence(record: DenseRecord) -> str:
+    if record.recall is None:
+        return "flat, exact"
+    lists = f"{record.n_lists:,} lists, {record.effort:,} probed" if record.n_lists else f"depth {record.effort:,}"
+    return f"{record.kind}, {lists}, finds {record.recall:.1%} of the true best {record.recall_depth}"
 
 
 def inspect_document(document_id: str, settings: Settings, *, as_json: bool) -> None:

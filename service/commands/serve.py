@@ -13,7 +13,7 @@ from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
 from indexer.sources import PYTHON_DOCUMENTATION
 from models.folder import open_model_folder
-from service.commands.index import index_sources
+from service.commands.index import IndexRun, index_sources
 from service.commands.output import counted, say
 from service.logs import configure_logging
 from service.server import bind, serve
@@ -47,7 +47,7 @@ def run_demo(sources: Sequence[str], settings: Settings) -> None:
     settings = settings.model_copy(update={"index": index_name(sources)})
     manifest = _usable(settings)
     if manifest is None:
-        index_sources(sources, settings, fails_on_error=False, as_json=False)
+        index_sources(sources, settings, IndexRun())
     else:
         made = f"{manifest.created_at:%Y-%m-%d %H:%M} UTC, {counted(manifest.n_documents, 'document')}"
         say(f"Serving the index {settings.index!r} that is there ({made}). To build it anew:")

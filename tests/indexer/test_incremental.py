@@ -169,7 +169,7 @@ def test_a_build_that_does_not_fit_on_the_disk_does_not_begin(
 def test_a_refused_snapshot_is_not_published_and_its_vectors_stay(tmp_path: Path, models: IndexModels) -> None:
     first = build([document(1)], tmp_path / "docs", models)
 
-    def refuse(folder: Path) -> None:
+    def refuse(folder: Path) -> dict[str, float]:
         assert (folder / MANIFEST_FILE).is_file()
         raise BuildError("not good enough")
 

@@ -1,0 +1,13 @@
+"""Options that several commands of `tercet` share."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the indexes; TERCET_DATA_PATH, or else data.")]
+Index = Annotated[str | None, typer.Option("--index", help="Name of the index; TERCET_INDEX, or else default.")]
+Progress = Annotated[
+    Literal["auto", "json"] | None, typer.Option(help="Progress for people or as JSON lines; TERCET_PROGRESS, or auto.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
