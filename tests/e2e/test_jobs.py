@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .processes import RunningService, running_service, wait_until
+from .processes import ROOT, RunningService, running_service, wait_until
 
 OVER = {"succeeded", "failed", "cancelled", "interrupted"}
 N_LONG = 20_000  # documents, which take far longer than anyone here waits
@@ -126,3 +128,17 @@ def test_a_second_service_for_the_same_jobs_fails_with_one_sentence(
     with pytest.raises(pytest.fail.Exception, match="the process ended with 1"):
         running_service(settings, folder=tmp_path / "second").__enter__()
     assert "Another service runs the jobs of" in (tmp_path / "second" / "service.log").read_text()
+
+
+def test_what_a_job_costs_a_search_is_measured(service: RunningService, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"text": "who kept the lighthouse"}\n')
+    script = str(ROOT / "loadtests" / "jobs_latency.py")
+    command = [sys.executable, script, str(queries), "long.jsonl", "--url", service.url, "--n", "3", "--rounds", "1"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    alone, beside = json.loads(done.stdout)["rounds"]
+    assert (alone["has_job"], alone["n"], alone["n_embedded"]) == (False, 3, 0)
+    assert (beside["has_job"], beside["n"]) == (True, 3)
+    assert beside["n_embedded"] > 0
+    assert {each["state"] for each in service.get("/v1/jobs").json()["jobs"]} >= {"cancelled"}

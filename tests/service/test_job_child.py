@@ -15,7 +15,7 @@ import os, subprocess, sys, time, types
 def run(arguments):
     tell = "import os, sys; print(os.getpid(), os.getpriority(0, 0), os.sched_getscheduler(0), flush=True)"
     exec(tell)
-    worker = [sys.executable, "-S", "-c", tell + "; import time; time.sleep(600)"]
+    worker = [sys.executable, "-S", "-c", tell + "; import time; time.sleep(20); print('alive')"]
     subprocess.Popen(worker, stdin=subprocess.DEVNULL)
     time.sleep(600)
 sys.modules["service.cli"] = types.SimpleNamespace(run=run)
