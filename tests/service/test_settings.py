@@ -34,6 +34,11 @@ def test_the_environment_sets_and_an_override_wins(monkeypatch: pytest.MonkeyPat
     assert (settings.port, settings.index, settings.host) == (9001, "notes", "127.0.0.1")
 
 
+def test_an_empty_folder_for_jobs_is_none_and_not_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERCET_JOBS_PATH", "")
+    assert load_settings().jobs_path is None
+
+
 @pytest.mark.parametrize("name", ["../other", "a/b", ".hidden", "", "a" * 65])
 def test_the_name_of_an_index_is_no_path(name: str) -> None:
     with pytest.raises(ValidationError):
@@ -49,7 +54,7 @@ def test_settings_cannot_change() -> None:
 def test_docs_list_every_setting_with_its_default() -> None:
     rows = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{PREFIX}")]
     expected = [
-        f"| `{PREFIX}{name.upper()}` | `{field.default}` | {field.description} |"
+        f"| `{PREFIX}{name.upper()}` | {'' if field.default is None else f'`{field.default}` '}| {field.description} |"
         for name, field in Settings.model_fields.items()
     ]
     assert rows == expected
