@@ -7,7 +7,7 @@ score. Sources: inverted lists and product quantisation, Jegou et al. 2011; HNSW
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import faiss
 import numpy as np
@@ -31,6 +31,7 @@ _SUBVECTOR = 4  # components that share four bits of a product quantiser
 _MOST_SCALED = 100_000  # passages from which a scalar quantiser learns its ranges
 _SEED = 1234
 
+_FAISS: Any = faiss  # its types know neither the parameters of a search nor what Python adds to it
 logger = logging.getLogger(__name__)
 
 
@@ -95,7 +96,7 @@ def n_lists_for(n_passages: int) -> int:
     return int(2 ** int(np.log2(max(1.0, wanted))))
 
 
-def build_ann(vectors: Vectors, kind: DenseKind) -> faiss.Index:
+def build_ann(vectors: Vectors, kind: DenseKind) -> Any:
     """Return a trained index of all vectors; equal vectors give an equal index on equally many threads.
 
     HNSW is built on one thread: its graph depends on the order in which points arrive.
@@ -112,7 +113,7 @@ def build_ann(vectors: Vectors, kind: DenseKind) -> faiss.Index:
         "ivf-pq": f"IVF{n_lists},PQ{subvectors}x4fs",
         "hnsw": f"HNSW{_LINKS}_SQ8",
     }
-    index = faiss.index_factory(dimension, factory[kind], faiss.METRIC_INNER_PRODUCT)
+    index: Any = faiss.index_factory(dimension, factory[kind], faiss.METRIC_INNER_PRODUCT)
     if kind == "hnsw":
         index.hnsw.efConstruction = _CONSTRUCTION_DEPTH
         index.train(_sample(vectors, _MOST_SCALED))
@@ -166,8 +167,12 @@ class Proposer:
         found: Rows = rows[0][rows[0] >= 0].astype(np.int64)
         return found
 
-    def _parameters(self, effort: int, n_rows: int, allowed: Mask | None) -> faiss.SearchParameters:
-        selected = {} if allowed is None else {"sel": faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))}
+    def _parameters(self, effort: int, n_rows: int, allowed: Mask | None) -> Any:
         if self.record.kind == "hnsw":
-            return faiss.SearchParametersHNSW(efSearch=max(effort, n_rows), **selected)
-        return faiss.SearchParametersIVF(nprobe=effort, **selected)
+            return _FAISS.SearchParametersHNSW(efSearch=max(effort, n_rows), sel=selector(allowed))
+        return _FAISS.SearchParametersIVF(nprobe=effort, sel=selector(allowed))
+
+
+def selector(allowed: Mask | None) -> Any:
+    """Return what tells FAISS which rows a call may return, None for all."""
+    return None if allowed is None else _FAISS.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))

@@ -9,7 +9,7 @@ distinct term of a passage, 26 with a snapshot before, some for each value of me
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +24,12 @@ from indexer.layout import BM25_FOLDER, STORE_FILE
 from indexer.manifest import MANIFEST_FILE, Bm25Record, EncoderRecord, Manifest, record_files
 from indexer.previous import Made, Previous, open_previous
 from indexer.publish import building, current_snapshot, publish
-from indexer.recipe import BuildProgress, BuildSettings, Change, IndexModels, Stage
+from indexer.recipe import BuildProgress, BuildRun, BuildSettings, Change, IndexModels, Stage
 from indexer.staging import DocumentStage
 from indexer.store import Store
 from indexer.vectors import KEY, PendingVectors
 
+_SETTINGS, _RUN = BuildSettings(), BuildRun()
 _PENDING_FOLDER = "pending"
 _STAGE_FILE = "stage.sqlite"
 
@@ -67,10 +68,8 @@ def build_snapshot(
     *,
     index_path: Path,
     models: IndexModels,
-    settings: BuildSettings | None = None,
-    change: Change | None = None,
-    progress: Callable[[BuildProgress], None] | None = None,
-    accept: Callable[[Path], Mapping[str, float]] | None = None,
+    settings: BuildSettings = _SETTINGS,
+    run: BuildRun = _RUN,
 ) -> BuildReport:
     """Index the documents and make the result the current snapshot of index_path, whose name is the index's.
 
@@ -82,21 +81,18 @@ def build_snapshot(
         index_path: the index's folder, made if it is not there.
         models: what the index is built for.
         settings: how it is built.
-        change: keeps the documents that are there, but for those that it deletes; None for the given ones only.
-        progress: is told how far the build is.
-        accept: is shown the folder of the complete snapshot before it is published; raises to refuse it, and returns
-            the figures that the manifest shall hold.
+        run: what stays of the documents that are there, whom to tell, and who accepts the result.
 
     Raises:
         BuildError: the disk refused, another build is running, or a document cannot be stored; one sentence.
         SourceError: whatever the documents' iterator raises comes through.
     """
-    build = _Build(index_path, models, settings or BuildSettings(), progress or (lambda _: None))
+    build = _Build(index_path, models, settings, run.progress)
     with building(index_path) as folder:
-        repeated = build.stage(documents, folder, change)
+        repeated = build.stage(documents, folder, run.change)
         manifest, embedded, n_unchanged = build.write(folder)
-        if accept is not None:
-            manifest = manifest.model_copy(update={"evaluation": dict(accept(folder))})
+        if run.accept is not None:
+            manifest = manifest.model_copy(update={"evaluation": dict(run.accept(folder))})
             _write_manifest(folder, manifest)
         path = publish(folder, index_path, manifest.snapshot_id, keep=build.settings.keep)
         build.pending.remove()

@@ -6,17 +6,19 @@ always there, so a score never depends on the kind of index.
 """
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.ann import DenseRecord, DenseSettings, Proposer, Vectors, build_ann, choose_kind, n_lists_for
+from indexer.ann import DenseRecord, DenseSettings, Proposer, Vectors, build_ann, choose_kind, n_lists_for, selector
 from indexer.errors import SnapshotError
 from indexer.ranking import NO_HITS, Hits, Mask, Rows, best_rows
 
 # FAISS sums unit vectors in float32: two ways to sum 384 products differ by at most about 1e-6.
 _ROUNDING = 1e-5
+_FAISS: Any = faiss  # its types do not know the parameters of a search
 _OVERFETCH = {"hnsw": 2, "ivf-sq8": 2, "ivf-pq": 8}  # rows proposed for each that is wanted
 _MASKED_EFFORT = 2  # times as many lists when a mask leaves out some of what they hold
 _LEAST_SHARE = 0.1  # of the passages, below which those that a mask allows are searched one by one
@@ -170,12 +172,12 @@ class DenseIndex:
 
     def _candidates(self, query_vector: Vectors, wanted: int, allowed: Mask | None, n_allowed: int) -> Rows:
         """Return rows among which the wanted best surely are: the last one is clearly worse than the wanted-th."""
-        selected = {} if allowed is None else {"params": faiss.SearchParameters(sel=_selector(allowed))}
+        parameters: Any = _FAISS.SearchParameters(sel=selector(allowed))
         query = np.ascontiguousarray(query_vector[None], np.float32)
         fetched = wanted
         while fetched < n_allowed:
             fetched = min(n_allowed, 2 * fetched + 16)
-            scores, rows = self._index.search(query, fetched, **selected)
+            scores, rows = self._index.search(query, fetched, params=parameters)
             if scores[0, -1] < scores[0, wanted - 1] - _ROUNDING:
                 found: Rows = rows[0].astype(np.int64)
                 return found
@@ -191,7 +193,3 @@ def _read_index(path: Path, flags: int) -> faiss.Index:
         return faiss.read_index(str(path), flags)
     except RuntimeError as error:
         raise SnapshotError(f"{path} is not an index that FAISS reads") from error
-
-
-def _selector(allowed: Mask) -> faiss.IDSelector:
-    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))

@@ -1,7 +1,8 @@
 """What a build is told: for which models, how to cut and index, and what becomes of the documents that are there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -75,3 +76,17 @@ class BuildProgress:
     stage: Stage
     done: int
     total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """One run of a build.
+
+    change keeps the documents that are there, but for those that it deletes; None for the given ones only. progress is
+    told how far the build is. accept is shown the folder of the complete snapshot before it is published; it raises to
+    refuse it, and returns the figures that the manifest shall hold.
+    """
+
+    change: Change | None = None
+    progress: Callable[[BuildProgress], None] = lambda progress: None
+    accept: Callable[[Path], Mapping[str, float]] | None = None

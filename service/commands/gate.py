@@ -35,7 +35,7 @@ def gate_keeper(gate: Gate, settings: Settings) -> Callable[[Path], Mapping[str,
         _tell(outcome)
         if outcome.reasons:
             raise BuildError(f"the new snapshot is not published: {' and '.join(outcome.reasons)}")
-        return outcome.after | {"n_queries": float(len(gate.queries))}
+        return {**outcome.after, "n_queries": float(len(gate.queries))}
 
     return accept
 

@@ -12,7 +12,7 @@ from indexer.build import BuildReport, build_snapshot
 from indexer.documents import Document, Skipped
 from indexer.errors import SnapshotError, SourceError
 from indexer.publish import current_snapshot
-from indexer.recipe import BuildSettings, Change, IndexModels
+from indexer.recipe import BuildRun, BuildSettings, Change, IndexModels
 from indexer.sources import read_documents
 from models.dual_encoder import DualEncoder
 from models.folder import TOKENIZER_FILE, open_model_folder
@@ -115,9 +115,7 @@ def _build(
             index_path=settings.data_path / settings.index,
             models=models,
             settings=recipe,
-            change=change,
-            progress=show,
-            accept=accept,
+            run=BuildRun(change, show, accept),
         )
 
 

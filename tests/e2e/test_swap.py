@@ -32,7 +32,9 @@ class Index:
             "SNAPSHOT_POLL_SECONDS": "0.05",
         }
         self.path = data_path / "default"
-        self._models = index_models(Settings(**{name.lower(): value for name, value in self.settings.items()}))
+        self._models = index_models(
+            Settings.model_validate({name.lower(): value for name, value in self.settings.items()})
+        )
         self.generation_of: dict[str, int] = {}
 
     def publish(self, generation: int) -> str:

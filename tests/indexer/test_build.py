@@ -10,7 +10,7 @@ from indexer.chunking import ChunkingSettings
 from indexer.documents import Document
 from indexer.errors import BuildError, SourceError
 from indexer.manifest import MANIFEST_FILE
-from indexer.recipe import BuildProgress, BuildSettings, IndexModels
+from indexer.recipe import BuildProgress, BuildRun, BuildSettings, IndexModels
 from indexer.snapshot import Snapshot
 from models.tokenization import Tokenizer
 from tests.indexer.hashed_words import HashedWordEncoder
@@ -113,7 +113,8 @@ def test_corpora_without_words_build_and_open(
 
 def test_progress_counts_every_document_and_passage_once(tmp_path: Path, index_models: IndexModels) -> None:
     steps: list[BuildProgress] = []
-    report = build_snapshot(_DOCUMENTS, index_path=tmp_path / "docs", models=index_models, progress=steps.append)
+    run = BuildRun(progress=steps.append)
+    report = build_snapshot(_DOCUMENTS, index_path=tmp_path / "docs", models=index_models, run=run)
     assert list(dict.fromkeys(step.stage for step in steps)) == ["read", "chunk", "embed", "publish"]
     last = {step.stage: (step.done, step.total) for step in steps}
     assert last["read"] == (30, None)

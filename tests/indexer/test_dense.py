@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.dense import DenseBuilder, DenseIndex, Vectors, inner_products
+from indexer.ann import Vectors
+from indexer.dense import DenseBuilder, DenseIndex, inner_products
 from indexer.errors import SnapshotError
 
 

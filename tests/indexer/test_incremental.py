@@ -20,7 +20,7 @@ from indexer.documents import Document
 from indexer.errors import BuildError
 from indexer.manifest import MANIFEST_FILE
 from indexer.publish import current_snapshot
-from indexer.recipe import BuildSettings, Change, IndexModels
+from indexer.recipe import BuildRun, BuildSettings, Change, IndexModels
 from models.tokenization import Tokenizer
 from tests.indexer.hashed_words import HashedWordEncoder
 
@@ -64,7 +64,7 @@ def models(word_tokenizer: Tokenizer) -> IndexModels:
 
 
 def build(documents: list[Document], path: Path, models: IndexModels, change: Change | None = None) -> BuildReport:
-    return build_snapshot(documents, index_path=path, models=models, change=change)
+    return build_snapshot(documents, index_path=path, models=models, run=BuildRun(change))
 
 
 def test_an_unchanged_index_is_copied_and_nothing_is_embedded(tmp_path: Path, models: IndexModels) -> None:
@@ -174,7 +174,7 @@ def test_a_refused_snapshot_is_not_published_and_its_vectors_stay(tmp_path: Path
         raise BuildError("not good enough")
 
     with pytest.raises(BuildError, match="not good enough"):
-        build_snapshot([document(2)], index_path=tmp_path / "docs", models=models, accept=refuse)
+        build_snapshot([document(2)], index_path=tmp_path / "docs", models=models, run=BuildRun(accept=refuse))
     assert current_snapshot(tmp_path / "docs") == first.path
     assert build([document(2)], tmp_path / "docs", models).n_embedded_passages == 0
 

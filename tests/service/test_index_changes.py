@@ -35,7 +35,7 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
 def test_a_snapshot_that_loses_what_the_gate_asks_for_is_not_published(tercet: Tercet, tmp_path: Path) -> None:
     documents = [{"id": f"d{i}", "text": f"{word} stands by the sea"} for i, word in enumerate(["lamp", "map"])]
     gate = write(tmp_path / "gate.jsonl", {"id": "q1", "query": "lamp", "relevant": ["d0"]})
-    options = ["--index", "gated", "--gate", gate, "--max-answer-drop", "1"]
+    options: list[str | Path] = ["--index", "gated", "--gate", gate, "--max-answer-drop", "1"]
     first = tercet("index", write(tmp_path / "all.jsonl", *documents), *options, "--json")
     assert first.code == 0, first.stderr
     assert "Gate: nDCG@10 " in first.stderr
