@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from indexer.gpu import ON_GPU, gpu_resources, to_cpu, to_gpu
 from indexer.ranking import Mask, Rows
 
 Vectors: TypeAlias = NDArray[np.float32]
@@ -43,6 +44,7 @@ class DenseSettings(BaseModel):
     kind: DenseKind | Literal["auto"] = "auto"
     recall: float = Field(default=0.95, gt=0, le=1)
     memory_bytes: int | None = Field(default=None, ge=1)
+    device: Literal["cpu", "cuda"] = "cpu"
 
 
 class DenseRecord(BaseModel):
@@ -96,7 +98,7 @@ def n_lists_for(n_passages: int) -> int:
     return int(2 ** int(np.log2(max(1.0, wanted))))
 
 
-def build_ann(vectors: Vectors, kind: DenseKind) -> Any:
+def build_ann(vectors: Vectors, kind: DenseKind, device: str = "cpu") -> Any:
     """Return a trained index of all vectors; equal vectors give an equal index on equally many threads.
 
     HNSW is built on one thread: its graph depends on the order in which points arrive.
@@ -104,6 +106,10 @@ def build_ann(vectors: Vectors, kind: DenseKind) -> Any:
     Args:
         vectors: (n, dimension), n at least FEWEST.
         kind: any but "flat".
+        device: "cuda" trains and fills the kinds of `indexer.gpu.ON_GPU` on the first GPU.
+
+    Raises:
+        DeviceError: the device is not there.
     """
     n_passages, dimension = vectors.shape
     n_lists = n_lists_for(n_passages)
@@ -121,9 +127,12 @@ def build_ann(vectors: Vectors, kind: DenseKind) -> Any:
             index.add(vectors)
         return index
     index.cp.seed, index.cp.spherical = _SEED, True
+    resources = gpu_resources() if device == "cuda" else None
+    if resources is not None and kind in ON_GPU:
+        index = to_gpu(resources, index)
     index.train(_sample(vectors, _TRAINED_POINTS_A_LIST * n_lists))
     index.add(vectors)
-    return index
+    return to_cpu(index) if resources is not None and kind in ON_GPU else index
 
 
 @contextmanager

@@ -5,6 +5,7 @@ FAISS promises no order among equal scores and its rounding depends on how rows 
 always there, so a score never depends on the kind of index.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ _FAISS: Any = faiss  # its types do not know the parameters of a search
 _OVERFETCH = {"hnsw": 2, "ivf-sq8": 2, "ivf-pq": 8}  # rows proposed for each that is wanted
 _MASKED_EFFORT = 2  # times as many lists when a mask leaves out some of what they hold
 _LEAST_SHARE = 0.1  # of the passages, below which those that a mask allows are searched one by one
+_MOST_ON_GPU = 2048  # rows of one search, FAISS's limit there
 _TUNING_QUERIES = 256
 _TUNING_DEPTH = 100
 
@@ -61,7 +63,7 @@ class DenseBuilder:
         kind = choose_kind(n_passages, self._index.d, settings)
         if kind == "flat":
             return DenseRecord()
-        index = build_ann(_vectors_of(self._index), kind)
+        index = build_ann(_vectors_of(self._index), kind, settings.device)
         faiss.write_index(index, str(path))
         n_lists = n_lists_for(n_passages) if kind.startswith("ivf") else 0
         record = DenseRecord(kind=kind, n_lists=n_lists, wanted_recall=settings.recall)
@@ -107,6 +109,8 @@ class DenseIndex:
         """Wrap a flat index of the exact vectors; use `DenseIndex.open`."""
         self._index = index
         self._proposer = proposer
+        self._on_gpu: Any = None
+        self._gpu_lock = threading.Lock()  # FAISS's resources of one GPU are not thread-safe
         self.n_passages = int(index.ntotal)
         self.dimension = int(index.d)
         self.vectors = _vectors_of(index)
@@ -149,7 +153,7 @@ class DenseIndex:
         wanted = min(k, n_allowed)
         if wanted <= 0:
             return NO_HITS
-        if self._proposer is None or n_allowed < _LEAST_SHARE * self.n_passages:
+        if self._proposer is None or self._on_gpu is not None or n_allowed < _LEAST_SHARE * self.n_passages:
             return self._exactly(query_vector, wanted, allowed, n_allowed)
         effort = self._proposer.record.effort if effort is None else effort
         effort = effort if allowed is None else min(_MASKED_EFFORT * effort, self.most_effort)
@@ -177,11 +181,17 @@ class DenseIndex:
         fetched = wanted
         while fetched < n_allowed:
             fetched = min(n_allowed, 2 * fetched + 16)
-            scores, rows = self._index.search(query, fetched, params=parameters)
+            scores, rows = self._flat_search(query, fetched, parameters, allowed is None)
             if scores[0, -1] < scores[0, wanted - 1] - _ROUNDING:
                 found: Rows = rows[0].astype(np.int64)
                 return found
         return np.arange(self.n_passages, dtype=np.int64) if allowed is None else np.flatnonzero(allowed)
+
+    def _flat_search(self, query: Vectors, k: int, parameters: Any, is_unmasked: bool) -> Any:
+        if self._on_gpu is None or not is_unmasked or k > _MOST_ON_GPU:
+            return self._index.search(query, k, params=parameters)
+        with self._gpu_lock:
+            return self._on_gpu.search(query, k)
 
     def scores(self, query_vector: Vectors, rows: Rows) -> NDArray[np.float64]:
         """Return the exact inner products (n,) of given rows, equal to those that `search` gives."""

@@ -94,6 +94,10 @@ class Snapshot:
                 self._store.close()
                 raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
 
+    def move_to_gpu(self) -> None:
+        """Search vectors on the first GPU from now on; raises DeviceError if that cannot be."""
+        self._dense.move_to_gpu()
+
     def search_dense(self, query_vector: NDArray[np.float32], k: int, allowed: Mask | None = None) -> Hits:
         """Return the k passages whose vectors have the greatest inner product with the query's (dimension,).
 

@@ -62,11 +62,15 @@ def open_snapshot(settings: Settings, models: Models) -> Snapshot:
 
     Raises:
         SnapshotError: it is missing, altered, or made for another encoder.
+        DeviceError: a GPU was asked for and is not there.
     """
     encoder = models.dual_encoder
-    return Snapshot.open(
+    snapshot = Snapshot.open(
         settings.data_path / settings.index, encoder_fingerprint=encoder.fingerprint, dimension=encoder.dimension
     )
+    if settings.device == "cuda":
+        snapshot.move_to_gpu()
+    return snapshot
 
 
 def model_threads(settings: Settings) -> int:

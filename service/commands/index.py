@@ -129,7 +129,12 @@ def build_settings(settings: Settings) -> BuildSettings:
         raise SettingsError(
             f"The setting TERCET_LANGUAGE is not valid: {settings.language!r} is none of {', '.join(LANGUAGES)}."
         )
-    dense = DenseSettings(kind=settings.dense_index, recall=settings.recall, memory_bytes=settings.dense_memory_bytes)
+    dense = DenseSettings(
+        kind=settings.dense_index,
+        recall=settings.recall,
+        memory_bytes=settings.dense_memory_bytes,
+        device=settings.device,
+    )
     return BuildSettings(language=settings.language, dense=dense, keep=settings.keep_snapshots)
 
 

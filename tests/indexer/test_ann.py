@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ from indexer import ann
 from indexer.ann import DenseKind, DenseRecord, DenseSettings, Vectors, choose_kind, index_bytes, n_lists_for
 from indexer.dense import DenseBuilder, DenseIndex
 from indexer.errors import SnapshotError
+from models.errors import DeviceError
 
 N = 6000
 DIMENSION = 32
@@ -142,3 +144,26 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "ann.faiss").write_bytes(b"no index")
     with pytest.raises(SnapshotError, match=r"ann.faiss is not an index that FAISS reads"):
         DenseIndex.open(tmp_path / "dense.faiss", tmp_path / "ann.faiss", record)
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0, raising=False)
+    vectors = clustered(N)
+    with pytest.raises(DeviceError, match=r"device 'cuda' was asked for, but (this FAISS has no|FAISS finds no) GPU"):
+        built(vectors, tmp_path, kind="ivf-sq8", device="cuda")
+    dense, _ = built(vectors, tmp_path)
+    with pytest.raises(DeviceError, match="device 'cuda' was asked for"):
+        dense.move_to_gpu()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["flat", "ivf-sq8"])
+def test_a_gpu_builds_and_searches_as_the_cpu_does(kind: DenseKind, tmp_path: Path) -> None:
+    if getattr(faiss, "get_num_gpus", lambda: 0)() < 1:
+        pytest.skip("FAISS finds no GPU here")
+    dense, record = built(clustered(N), tmp_path, kind=kind, device="cuda")
+    assert record.kind == kind
+    query = clustered(1, seed=12)[0]
+    exact = dense.search_exactly(query, 50)
+    dense.move_to_gpu()
+    assert dense.search(query, 50).rows.tolist() == exact.rows.tolist()
