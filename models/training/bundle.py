@@ -79,6 +79,11 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
                 " stopped after 1,254 of its 3,224 steps",
                 "the same with --init (stage 2) --epochs 0.45 --learning-rate 4.5e-5 --head-learning-rate 4.5e-5"
                 " --seed 2",
+                "the same with --init (stage 3) --moved 8000 --edited 10000 --epochs 1.5 --learning-rate 9e-5"
+                " --head-learning-rate 9e-5 --checks 3 --seed 3; its best checkpoint, of step 1,752, began stage 5",
+                "the same with --init (stage 4, best) --epochs 0.4 --learning-rate 6e-5 --head-learning-rate 6e-5"
+                " --checks 1 --seed 4",
+                "tercet train average of the last checkpoint of stage 4 and that of stage 5",
             ],
             "data": "SQuAD 1.1 train and unanswerable SQuAD 2.0 train (CC BY-SA 4.0), SQuADShifts new-wiki (CC BY 4.0),"
             " QED (CC BY-SA 3.0), QAMR (MIT), FairytaleQA (Apache-2.0)",
