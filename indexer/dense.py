@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from indexer.ann import DenseRecord, DenseSettings, Proposer, Vectors, build_ann, choose_kind, n_lists_for, selector
 from indexer.errors import SnapshotError
+from indexer.gpu import gpu_resources, to_gpu
 from indexer.ranking import NO_HITS, Hits, Mask, Rows, best_rows
 
 # FAISS sums unit vectors in float32: two ways to sum 384 products differ by at most about 1e-6.
@@ -137,6 +138,15 @@ class DenseIndex:
         if proposing.ntotal != index.ntotal:
             raise SnapshotError(f"{ann_path} holds {proposing.ntotal} passages, {path} {index.ntotal}")
         return cls(index, Proposer(proposing, record))
+
+    def move_to_gpu(self) -> None:
+        """Search on the first GPU from now on, exactly; searches with a mask stay on the CPU.
+
+        Raises:
+            DeviceError: there is none, or this FAISS cannot use it.
+        """
+        self._resources = gpu_resources()
+        self._on_gpu = to_gpu(self._resources, self._index)
 
     def search(self, query_vector: Vectors, k: int, allowed: Mask | None = None, *, effort: int | None = None) -> Hits:
         """Return the k rows with the greatest inner products, or all rows if there are fewer.

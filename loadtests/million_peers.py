@@ -65,12 +65,12 @@ def dense_legs(snapshot: Snapshot, queries: np.ndarray[Any, np.dtype[np.float32]
 
     def measured(search: Callable[[Any], Sequence[int]], build_seconds: float) -> dict[str, Any]:
         kept = [len(best.intersection(search(query))) / K for query, best in zip(queries, exact, strict=True)]
-        times = percentiles(timed(search, queries))
+        times = percentiles(timed(search, list(queries)))
         return {"build_seconds": round(build_seconds, 1), "recall": round(float(np.mean(kept)), 4), **times}
 
     found = {
         "tercet": measured(lambda query: snapshot.search_dense(query, K).rows.tolist(), 0.0),
-        "tercet, exact": percentiles(timed(lambda query: dense.search_exactly(query, K), queries[:50])),
+        "tercet, exact": percentiles(timed(lambda query: dense.search_exactly(query, K), list(queries[:50]))),
     }
     for name, make in (("hnswlib", _hnswlib), ("usearch", _usearch)):
         started = time.monotonic()
