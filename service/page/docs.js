@@ -19,7 +19,7 @@ function typeOf(schema) {
 }
 
 function fieldRows(description, operation) {
-  const reference = operation.requestBody?.content["application/json"].schema.$ref;
+  const reference = operation.requestBody?.content["application/json"]?.schema.$ref;
   if (!reference) return [];
   const schema = description.components.schemas[reference.split("/").pop()];
   return Object.entries(schema.properties).map(([name, field]) => {
@@ -34,7 +34,10 @@ function operationCard(description, path, method, operation) {
   card.append(element("h2", { text: `${method.toUpperCase()} ${path}` }), element("p", { text: operation.description ?? "" }));
   const fields = fieldRows(description, operation);
   if (fields.length) card.append(element("h3", { text: "Body" }), table(fields));
-  const example = operation.responses["200"]?.content?.["application/json"]?.example;
+  const kinds = Object.keys(operation.requestBody?.content ?? {}).filter((kind) => kind !== "application/json");
+  if (kinds.length) card.append(element("h3", { text: "Body" }), element("p", { text: kinds.join(", ") }));
+  const done = Object.entries(operation.responses).find(([status]) => status < "300")?.[1];
+  const example = done?.content?.["application/json"]?.example;
   if (example) card.append(element("h3", { text: "Response" }), element("pre", { text: JSON.stringify(example, null, 2) }));
   const problems = Object.entries(operation.responses).filter(([status]) => status >= "400");
   if (problems.length) card.append(element("h3", { text: "Problems" }), table(problems.map(([status, { description: text }]) => [status, text])));

@@ -29,7 +29,8 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
     deleted = tercet("delete", "drum", "--from", tmp_path / "ids.txt", "--json")
     assert (deleted.result["n_documents"], deleted.result["n_deleted_documents"]) == (1, 2)
     assert "The index did not hold 1 document of these ids." in deleted.stderr
-    assert tercet("inspect", "--document", "ferry", "--json").result["text"] == "the ferry is here"
+    [passage] = tercet("inspect", "--document", "ferry", "--json").result["passages"]
+    assert passage["text"] == "the ferry is here"
 
 
 def test_a_snapshot_that_loses_what_the_gate_asks_for_is_not_published(tercet: Tercet, tmp_path: Path) -> None:
