@@ -192,7 +192,7 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         filtered = await asyncio.to_thread(snapshot.filtered, query.filter) if query.filter is not None else None
         bm25, dense = await _retrieve(snapshot, query, encoded, filtered)
         if bm25 is not None and not bm25.rows.size:
-            skipped.append("bm25:no_match")
+            skipped.append("bm25:no_match" if snapshot.analyzer.analyze(query.query) else "bm25:no_terms")
     async with stages.stage("fuse"):
         legs = [leg.rows for leg in (dense, bm25) if leg is not None]
         fused = reciprocal_rank_fusion(legs, rrf_k=RRF_K)

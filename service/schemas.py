@@ -14,10 +14,11 @@ from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import AnswerOutcome, SearchOutcome
 
 _SKIPPED = (
-    "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_match` (no passage "
-    "that the filter left holds a term of the query), `rerank:not_requested`, `rerank:nothing_retrieved`, "
-    "`rerank:no_finite_score` (the model gave no number for some candidates, which keep their fused order), "
-    "`stored_tokens:other_tokenizer` (passages were tokenized for this request)."
+    "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_terms` (stop words "
+    "and signs are all that the query has), `bm25:no_match` (no passage that the filter left holds a term of it), "
+    "`rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the model gave no number for some "
+    "candidates, which keep their fused order), `stored_tokens:other_tokenizer` (passages were tokenized for this "
+    "request)."
 )
 
 

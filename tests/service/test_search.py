@@ -115,11 +115,15 @@ def test_explanations_are_given_on_request_only(client: TestClient) -> None:
 def test_a_query_without_terms_finds_by_meaning_alone_and_says_so(client: TestClient, query: str) -> None:
     """Case 13: always 200; the lexical leg is empty."""
     body = search(client, query)
-    assert "bm25:no_match" in body["skipped"]
+    assert "bm25:no_terms" in body["skipped"]
     assert body["results"]
     lexical = search(client, query, mode="bm25")
     assert (lexical["results"], lexical["n_candidates"]) == ([], 0)
     assert "rerank:nothing_retrieved" in lexical["skipped"]
+
+
+def test_a_term_that_no_passage_has_is_no_match(client: TestClient) -> None:
+    assert "bm25:no_match" in search(client, "zzyzx")["skipped"]
 
 
 def test_highlights_are_the_words_that_share_a_term_with_the_query(client: TestClient) -> None:
