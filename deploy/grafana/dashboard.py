@@ -159,6 +159,27 @@ MODELS = (
     ),
 )
 
+INDEXING = (
+    Panel(
+        "Snapshots taken over",
+        "short",
+        "Newly published snapshots in the last hour that the service took over, or refused.",
+        (Query("sum by (outcome) (increase(tercet_snapshot_swaps_total[1h]))", "{{outcome}}"),),
+    ),
+    Panel(
+        "Jobs",
+        "short",
+        "Indexing jobs over HTTP that wait or run.",
+        (Query("sum by (state) (tercet_jobs)", "{{state}}"),),
+    ),
+    Panel(
+        "Jobs that ended",
+        "short",
+        "Indexing jobs that ended in the last hour, by how.",
+        (Query("sum by (state) (increase(tercet_jobs_over_total[1h]))", "{{state}}"),),
+    ),
+)
+
 
 def targets(panel: Panel) -> list[Dataquery]:
     """Return the panel's queries, lettered A, B, … in order."""
@@ -202,12 +223,12 @@ def graph_panel(panel: Panel, *, panel_id: int, width: int) -> timeseries.Panel:
 def dashboard() -> Dashboard:
     """Return the whole dashboard, rows from the top."""
     built = Dashboard("Tercet").uid("tercet").tags(["tercet"]).readonly().timezone("browser")
-    built = built.description("One row a question: is it up, is it used, where does the time go, is it full?")
+    built = built.description("A row a question: is it up, is it used, where does time go, is it full, is it fresh?")
     built = built.refresh("15s").time("now-1h", "now").tooltip(DashboardCursorSync.CROSSHAIR)
     panel_ids = count(1)
     for panel in STATS:
         built = built.with_panel(stat_panel(panel, panel_id=next(panel_ids), width=COLUMNS // len(STATS)))
-    for title, panels in (("Requests", REQUESTS), ("Stages", STAGES), ("Models", MODELS)):
+    for title, panels in (("Requests", REQUESTS), ("Stages", STAGES), ("Models", MODELS), ("Indexing", INDEXING)):
         built = built.with_row(Row(title).id(next(panel_ids)))
         for panel in panels:
             built = built.with_panel(graph_panel(panel, panel_id=next(panel_ids), width=COLUMNS // len(panels)))
