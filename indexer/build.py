@@ -8,8 +8,10 @@ distinct term of a passage, 26 with a snapshot before, some for each value of me
 """
 
 import hashlib
+import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,15 +21,17 @@ from indexer.bm25 import Bm25Index
 from indexer.cutting import cut
 from indexer.documents import Document
 from indexer.embedding import Embedded, embed
-from indexer.errors import BuildError
+from indexer.errors import BuildError, SnapshotError
 from indexer.layout import BM25_FOLDER, STORE_FILE
 from indexer.manifest import MANIFEST_FILE, Bm25Record, EncoderRecord, Manifest, record_files
 from indexer.previous import Made, Previous, open_previous
-from indexer.publish import building, current_snapshot, publish
+from indexer.publish import building, publish
 from indexer.recipe import BuildProgress, BuildRun, BuildSettings, Change, IndexModels, Stage
 from indexer.staging import DocumentStage
 from indexer.store import Store
 from indexer.vectors import KEY, PendingVectors
+
+logger = logging.getLogger(__name__)
 
 _SETTINGS, _RUN = BuildSettings(), BuildRun()
 _PENDING_FOLDER = "pending"
@@ -88,9 +92,9 @@ def build_snapshot(
         SourceError: whatever the documents' iterator raises comes through.
     """
     build = _Build(index_path, models, settings, run.progress)
-    with building(index_path) as folder:
-        repeated = build.stage(documents, folder, run.change)
-        manifest, embedded, n_unchanged = build.write(folder)
+    with building(index_path) as folder, build.previous(run.change) as previous:
+        repeated = build.stage(documents, folder, run.change, previous)
+        manifest, embedded, n_unchanged = build.write(folder, previous)
         if run.accept is not None:
             manifest = manifest.model_copy(update={"evaluation": dict(run.accept(folder))})
             _write_manifest(folder, manifest)
@@ -130,7 +134,27 @@ class _Build:
     def report(self, stage: Stage, done: int, total: int | None) -> None:
         self._progress(BuildProgress(stage, done, total))
 
-    def stage(self, documents: Iterable[Document], folder: Path, change: Change | None) -> _Repeated:
+    @contextmanager
+    def previous(self, change: Change | None) -> Iterator[Previous | None]:
+        """Give the snapshot to take over from; one that is damaged is left, unless its documents are needed."""
+        try:
+            previous = open_previous(self._index_path, self._made())
+        except SnapshotError as error:
+            if change is not None:
+                raise BuildError(
+                    f"the documents that are there cannot be kept: {error}; index all of them again"
+                ) from error
+            logger.warning("Nothing is taken over from the snapshot before: %s", error)
+            previous = None
+        try:
+            yield previous
+        finally:
+            if previous is not None:
+                previous.close()
+
+    def stage(
+        self, documents: Iterable[Document], folder: Path, change: Change | None, previous: Previous | None
+    ) -> _Repeated:
         """Put the documents on disk, the given ones first, so that they win over those that are there."""
         self._stage = DocumentStage(folder / _STAGE_FILE)
         repeated = _Repeated()
@@ -138,9 +162,8 @@ class _Build:
             if not self._stage.add(document):
                 self._refuse_repetition(document, repeated)
             self.report("read", self._stage.n_documents, None)
-        current = current_snapshot(self._index_path)
-        if change is not None and current is not None:
-            self.n_deleted = self._stage.add_stored(current / STORE_FILE, change.deleted_ids)
+        if change is not None and previous is not None:
+            self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, change.deleted_ids)
             self.report("read", self._stage.n_documents, None)
         return repeated
 
@@ -151,23 +174,18 @@ class _Build:
         if len(repeated.first) < 10:
             repeated.first.append(document.document_id)
 
-    def write(self, folder: Path) -> tuple[Manifest, Embedded, int]:
+    def write(self, folder: Path, previous: Previous | None) -> tuple[Manifest, Embedded, int]:
         """Write the snapshot's files; return its manifest, what was embedded, and how many documents were unchanged."""
         encoder = self._models.dual_encoder
-        previous = open_previous(self._index_path, self._made())
-        try:
-            n_unchanged = self._cut(folder, previous)
-            self._require_room(folder)
-            self.pending = PendingVectors(
-                self._index_path / _PENDING_FOLDER, encoder_fingerprint=encoder.fingerprint, dimension=encoder.dimension
-            )
-            known = [previous.vectors] if previous is not None and previous.vectors is not None else []
-            with self.pending:
-                settings = self.settings.dense, lambda done, total: self.report("embed", done, total)
-                embedded = embed(folder, encoder, known, self.pending, settings)
-        finally:
-            if previous is not None:
-                previous.close()
+        n_unchanged = self._cut(folder, previous)
+        self._require_room(folder)
+        self.pending = PendingVectors(
+            self._index_path / _PENDING_FOLDER, encoder_fingerprint=encoder.fingerprint, dimension=encoder.dimension
+        )
+        known = [previous.vectors] if previous is not None and previous.vectors is not None else []
+        with self.pending:
+            settings = self.settings.dense, lambda done, total: self.report("embed", done, total)
+            embedded = embed(folder, encoder, known, self.pending, settings)
         return self._describe(folder, embedded), embedded, n_unchanged
 
     def _made(self) -> Made:

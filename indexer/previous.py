@@ -4,7 +4,6 @@ A document is unchanged if its title and text are; its address and metadata are 
 taken from a snapshot whose files are not as its manifest says.
 """
 
-import logging
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,6 @@ from indexer.ranking import Rows
 from indexer.tokens import TokenFile
 from indexer.vectors import KEY, VectorSource
 from models.tokenization import TokenIds
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +103,17 @@ class Previous:
 
 
 def open_previous(index_path: Path, made: Made) -> Previous | None:
-    """Return the current snapshot if anything can be taken from it; one that is damaged is logged and left."""
+    """Return the current snapshot after every byte of it was compared with its manifest, None if there is none.
+
+    Raises:
+        SnapshotError: it is damaged, or of another format.
+    """
     folder = current_snapshot(index_path)
     if folder is None:
         return None
+    manifest = read_manifest(folder)
+    verify_files(folder, manifest, with_hashes=True)
     try:
-        manifest = read_manifest(folder)
-        verify_files(folder, manifest, with_hashes=True)
         return Previous(folder, manifest, made)
-    except (SnapshotError, OSError, ValueError, sqlite3.Error) as error:
-        logger.warning("nothing is taken from the snapshot before", extra={"reason": str(error)})
-        return None
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise SnapshotError(f"{folder} cannot be read: {error}") from error

@@ -114,6 +114,8 @@ def test_nothing_is_taken_from_a_damaged_snapshot(tmp_path: Path, models: IndexM
     first = build([document(1)], tmp_path / "docs", models)
     path = first.path / "tokens.bin"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(BuildError, match=r"cannot be kept: .*tokens.bin was altered.*; index all of them again"):
+        build([document(2)], tmp_path / "docs", models, Change())
     second = build([document(1)], tmp_path / "docs", models)
     assert (second.n_unchanged_documents, second.n_embedded_passages) == (0, second.n_passages)
 
