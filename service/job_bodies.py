@@ -25,6 +25,9 @@ _IndexName = Annotated[str | None, Field(pattern=INDEX_NAME, description="Name o
 _Policy = Annotated[
     OnError, Field(description="What to do with a file or record that is bad: tell and skip it, or fail.")
 ]
+_Update = Annotated[
+    bool, Field(description="Keep the documents that are there; the given ones are added, or replaced by their id.")
+]
 
 
 class JobRequest(BaseModel):
@@ -40,6 +43,7 @@ class JobRequest(BaseModel):
     )
     index: _IndexName = None
     on_error: _Policy = "skip"
+    update: _Update = False
 
 
 class UploadOptions(BaseModel):
@@ -55,6 +59,7 @@ class UploadOptions(BaseModel):
     )
     index: _IndexName = None
     on_error: _Policy = "skip"
+    update: _Update = False
 
 
 class JobsResponse(BaseModel):

@@ -14,6 +14,7 @@ JOB_EXAMPLE: Mapping[str, Any] = {
     "source": "manuals",
     "file_name": None,
     "on_error": "skip",
+    "update": False,
     "created_at": "2026-01-01T00:00:00Z",
     "started_at": "2026-01-01T00:00:00.120000Z",
     "ended_at": "2026-01-01T00:01:10.800000Z",

@@ -53,6 +53,7 @@ class Ended:
 def build_command(job: Job, root: Path, source: Path) -> list[str]:
     """Return the command line that builds a job's index from a source below root, both real paths."""
     arguments = ["index", "--json", "--progress", "json", "--on-error", job.on_error, "--index", job.index]
+    arguments += ["--update"] if job.update else []
     # -P: a folder named `service` where this process was started is none of ours.
     return [sys.executable, "-P", "-m", "service.job_child", str(root), str(source), *arguments, "--", str(source)]
 

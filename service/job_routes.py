@@ -36,7 +36,7 @@ async def post_job(body: JobRequest, request: Request, response: Response, jobs:
     """Build an index of a file or folder below the one that jobs may read, and publish it."""
     if not await jobs.finds(body.source):
         raise RequestValidationError([{"loc": ("body", "source"), "msg": "There is nothing there that jobs may read."}])
-    order = Order(_index(request, body.index), body.on_error, source=body.source)
+    order = Order(_index(request, body.index), body.on_error, body.update, source=body.source)
     return _accepted(await jobs.submit(order), response)
 
 
@@ -54,7 +54,7 @@ async def upload_job(
     settings = request.app.state.settings
     limits = UploadLimits(settings.max_upload_bytes, settings.request_timeout_seconds)
     require_upload(request, limits)
-    order = Order(_index(request, options.index), options.on_error, file_name=options.file_name)
+    order = Order(_index(request, options.index), options.on_error, options.update, file_name=options.file_name)
     return _accepted(await jobs.submit_upload(order, request.stream(), limits), response)
 
 

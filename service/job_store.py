@@ -51,6 +51,7 @@ class Job(BaseModel):
     source: str | None = Field(description="Path below TERCET_JOBS_PATH; null for an upload.")
     file_name: str | None = Field(description="Name of the file that was sent; null for a source.")
     on_error: OnError
+    update: bool = Field(default=False, description="Whether the documents that are there stay, or give way.")
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -74,6 +75,7 @@ class Order:
 
     index: str
     on_error: OnError
+    update: bool = False
     source: str | None = None
     file_name: str | None = None
 

@@ -83,6 +83,15 @@ def test_a_file_that_is_sent_is_indexed_and_removed(jobs_client: TestClient, job
     assert list((job_settings.data_path / ".jobs" / "uploads").iterdir()) == []
 
 
+def test_an_update_keeps_the_documents_that_are_there(jobs_client: TestClient) -> None:
+    assert post(jobs_client, source="docs", index="grown")["result"]["n_documents"] == 1
+    url = "/v1/jobs/upload?file_name=fog.jsonl&index=grown&update=true"
+    job = over(jobs_client, jobs_client.post(url, content=LINE, headers=OCTETS).headers["location"])
+    assert (job["state"], job["update"], job["result"]["n_documents"]) == ("succeeded", True, 2)
+    replaced = post(jobs_client, source="docs", index="grown", update=False)
+    assert replaced["result"]["n_documents"] == 1
+
+
 @pytest.mark.parametrize(
     "source", ["../data", "/etc/passwd", "nothing", "out.txt", "docs/../../x", "a\0b", f"{SECRET}.txt"]
 )
