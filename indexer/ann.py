@@ -7,7 +7,7 @@ score. Sources: inverted lists and product quantisation, Jegou et al. 2011; HNSW
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import faiss
 import numpy as np
@@ -19,7 +19,6 @@ from indexer.ranking import Mask, Rows
 
 Vectors: TypeAlias = NDArray[np.float32]
 DenseKind: TypeAlias = Literal["flat", "hnsw", "ivf-sq8", "ivf-pq"]
-KINDS: tuple[DenseKind, ...] = get_args(DenseKind)
 
 FLAT_BELOW = 20_000  # passages: an exact search of so many takes about a millisecond
 FEWEST = 5_000  # passages below which a named kind gives way to flat: too few to train on

@@ -51,23 +51,17 @@ class Previous:
     def __init__(self, folder: Path, manifest: Manifest, made: Made) -> None:
         """Open the parts; use `open_previous`."""
         self.path = folder
-        self.n_documents = manifest.n_documents
         self.has_passages = Made.of(manifest) == made
         self._store = sqlite3.connect(f"{(folder / STORE_FILE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         self._owners = mapped_array(folder / METADATA_FOLDER / PASSAGE_DOCUMENTS_FILE, np.int32)
         self._tokens = TokenFile(folder / TOKENS_FILE)
         self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
         self._forward: Forward | None = None
-        self._vectors: VectorSource | None = None
+        self.vectors: VectorSource | None = None  # by what the encoder saw, if this build's encoder made them
         if manifest.encoder.fingerprint == made.encoder:
             keys = np.load(folder / KEYS_FILE)
             assert keys.dtype == KEY
-            self._vectors = VectorSource(keys, DenseIndex.open(folder / DENSE_FILE).vectors)
-
-    @property
-    def vectors(self) -> VectorSource | None:
-        """The vectors by what the encoder saw, if this build's encoder made them."""
-        return self._vectors
+            self.vectors = VectorSource(keys, DenseIndex.open(folder / DENSE_FILE).vectors)
 
     @property
     def forward(self) -> Forward:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli_options import Json
 from service.extras import check_train_extra
 from service.settings import load_settings
 
@@ -37,7 +38,6 @@ Model = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="A model folder or a bundled name; else the one that the settings name."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Store = Annotated[Path | None, typer.Option(metavar="DIR", help="Where data sets are indexed; TERCET_DATA_PATH.")]
 
 

@@ -49,11 +49,12 @@ class Strategy:
     rerank: bool
 
 
+SERVED = Strategy("hybrid+rerank", "hybrid", rerank=True)  # unless a request says otherwise
 STRATEGIES = (
     Strategy("bm25", "bm25", rerank=False),
     Strategy("dense", "dense", rerank=False),
     Strategy("hybrid", "hybrid", rerank=False),
-    Strategy("hybrid+rerank", "hybrid", rerank=True),
+    SERVED,
 )
 
 

@@ -13,10 +13,10 @@ import orjson
 
 from models.errors import DataError
 from service.engine import Engine
-from service.evaluate import JudgedQuery, Strategy, measure, read_judged_queries
+from service.evaluate import SERVED, JudgedQuery, measure, read_judged_queries
 from service.pipeline import AnswerQuery, answer
 
-_SERVED = Strategy("hybrid+rerank", "hybrid", rerank=True)
+_NAMES = {"ndcg_at_10": "nDCG@10", "answer_rate": "the answer rate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,13 @@ class Loss:
     ndcg_before: float | None
     ndcg_after: float | None
     lost_answer: bool
+
+    @property
+    def fall(self) -> float:
+        """By how much nDCG@10 fell, negative where it rose; 0 without judgements."""
+        if self.ndcg_before is None or self.ndcg_after is None:
+            return 0.0
+        return self.ndcg_before - self.ndcg_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ async def try_queries(
     """Search and answer every query over the engine's index, one at a time; on_done learns how many are done."""
     results: list[QueryResult] = []
     for query in queries:
-        [ranked] = await measure(engine, [query], _SERVED)
+        [ranked] = await measure(engine, [query], SERVED)
         outcome = await answer(engine, AnswerQuery(query.query))
         is_judged = any(grade > 0 for grade in query.judgements.values())
         results.append(QueryResult(query, ranked.measures[0] if is_judged else None, outcome.answer is not None))
@@ -122,15 +129,14 @@ def compare(after: Sequence[QueryResult], before: Sequence[QueryResult] | None, 
         return GateOutcome(now, None, (), ())
     then = _figures(before)
     allowed = {"ndcg_at_10": gate.max_ndcg_drop, "answer_rate": gate.max_answer_drop}
-    names = {"ndcg_at_10": "nDCG@10", "answer_rate": "the answer rate"}
     reasons = [
-        f"{names[name]} fell from {then[name]:.3f} to {now[name]:.3f}, by more than {most:g}"
+        f"{_NAMES[name]} fell from {then[name]:.3f} to {now[name]:.3f}, by more than {most:g}"
         for name, most in allowed.items()
         if name in now and then[name] - now[name] > most + 1e-9
     ]
     losses = [_loss(new, old) for new, old in zip(after, before, strict=True)]
-    worse = [loss for loss in losses if loss.lost_answer or _fall(loss) > 0]
-    return GateOutcome(now, then, sorted(worse, key=lambda loss: (-_fall(loss), not loss.lost_answer)), reasons)
+    worse = [loss for loss in losses if loss.lost_answer or loss.fall > 0]
+    return GateOutcome(now, then, sorted(worse, key=lambda loss: (-loss.fall, not loss.lost_answer)), reasons)
 
 
 def _figures(results: Sequence[QueryResult]) -> dict[str, float]:
@@ -142,9 +148,3 @@ def _figures(results: Sequence[QueryResult]) -> dict[str, float]:
 def _loss(after: QueryResult, before: QueryResult) -> Loss:
     lost_answer = before.is_answered and not after.is_answered
     return Loss(after.query.query_id, before.ndcg, after.ndcg, lost_answer)
-
-
-def _fall(loss: Loss) -> float:
-    if loss.ndcg_before is None or loss.ndcg_after is None:
-        return 0.0
-    return loss.ndcg_before - loss.ndcg_after

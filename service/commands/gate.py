@@ -66,8 +66,7 @@ def _tell(outcome: GateOutcome) -> None:
         before = f" (before: {outcome.before[name]:.3f})" if outcome.before is not None else ""
         say(f"Gate: {names[name]} {value:.3f}{before}.")
     for loss in outcome.losses[:_SHOWN_LOSSES]:
-        fell = loss.ndcg_before is not None and loss.ndcg_after is not None and loss.ndcg_after < loss.ndcg_before
-        ndcg = [f"nDCG@10 {loss.ndcg_before:.3f} to {loss.ndcg_after:.3f}"] if fell else []
+        ndcg = [f"nDCG@10 {loss.ndcg_before:.3f} to {loss.ndcg_after:.3f}"] if loss.fall > 0 else []
         lost = ["no answer any more"] if loss.lost_answer else []
         say(f"  query {loss.query_id}: {', '.join(ndcg + lost)}")
     if len(outcome.losses) > _SHOWN_LOSSES:
