@@ -63,7 +63,13 @@ class Analyzer:
     @classmethod
     def named(cls, name: str) -> "Analyzer | None":
         """Return the analyzer of that name, None if this version has none."""
-        return next((analyzer for analyzer in map(_analyzer, LANGUAGES) if analyzer.name == name), None)
+        return next((analyzer for analyzer in map(cls.of, LANGUAGES) if analyzer.name == name), None)
+
+    @staticmethod
+    @cache
+    def of(language: str) -> "Analyzer":
+        """Return the one analyzer of a language, whose cache of words all share; raises as the constructor."""
+        return Analyzer(language)
 
     def analyze(self, text: str) -> list[str]:
         """Return the terms of a text in order, with repetitions."""
@@ -114,11 +120,6 @@ class Analyzer:
             return word
         with self._lock:
             return str(self._stemmer.stemWord(word))
-
-
-@cache
-def _analyzer(language: str) -> Analyzer:
-    return Analyzer(language)
 
 
 def _camel_parts(word: str) -> list[str]:

@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,8 +43,8 @@ class BuildReport:
     """What was built.
 
     n_unchanged_documents were taken over from the snapshot before, n_deleted_documents of it are gone as was asked; the
-    vectors of n_embedded_passages were made anew; n_cut_passages were longer than the encoder reads; repeated_ids are
-    the first few left out.
+    vectors of n_embedded_passages were made anew; n_cut_passages were longer than the encoder reads; n_repeated_ids
+    documents were left out because their id came before.
     """
 
     snapshot_id: str
@@ -56,15 +56,8 @@ class BuildReport:
     n_embedded_passages: int
     n_cut_passages: int
     n_repeated_ids: int
-    repeated_ids: tuple[str, ...]
     n_bytes: int
     dense: DenseRecord
-
-
-@dataclass(slots=True)
-class _Repeated:
-    count: int = 0
-    first: list[str] = field(default_factory=list)
 
 
 def build_snapshot(
@@ -89,11 +82,11 @@ def build_snapshot(
 
     Raises:
         BuildError: the disk refused, another build is running, or a document cannot be stored; one sentence.
-        SourceError: whatever the documents' iterator raises comes through.
+        SourceError: whatever the documents' iterator and what is told raise comes through.
     """
     build = _Build(index_path, models, settings, run.progress)
     with building(index_path) as folder, build.previous(run.change) as previous:
-        repeated = build.stage(documents, folder, run.change, previous)
+        n_repeated = build.stage(documents, folder, run, previous)
         manifest, embedded, n_unchanged = build.write(folder, previous)
         if run.accept is not None:
             manifest = manifest.model_copy(update={"evaluation": dict(run.accept(folder))})
@@ -110,8 +103,7 @@ def build_snapshot(
         n_deleted_documents=build.n_deleted,
         n_embedded_passages=embedded.n_made,
         n_cut_passages=embedded.n_cut,
-        n_repeated_ids=repeated.count,
-        repeated_ids=tuple(repeated.first),
+        n_repeated_ids=n_repeated,
         n_bytes=sum(record.n_bytes for record in manifest.files.values()),
         dense=embedded.record,
     )
@@ -152,27 +144,23 @@ class _Build:
             if previous is not None:
                 previous.close()
 
-    def stage(
-        self, documents: Iterable[Document], folder: Path, change: Change | None, previous: Previous | None
-    ) -> _Repeated:
-        """Put the documents on disk, the given ones first, so that they win over those that are there."""
+    def stage(self, documents: Iterable[Document], folder: Path, run: BuildRun, previous: Previous | None) -> int:
+        """Put the documents on disk, the given ones first, so that they win over those that are there.
+
+        Returns:
+            How many were left out because their id came before.
+        """
         self._stage = DocumentStage(folder / _STAGE_FILE)
-        repeated = _Repeated()
+        n_repeated = 0
         for document in documents:
             if not self._stage.add(document):
-                self._refuse_repetition(document, repeated)
+                n_repeated += 1
+                run.repeated(document.document_id)
             self.report("read", self._stage.n_documents, None)
-        if change is not None and previous is not None:
-            self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, change.deleted_ids)
+        if run.change is not None and previous is not None:
+            self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, run.change.deleted_ids)
             self.report("read", self._stage.n_documents, None)
-        return repeated
-
-    def _refuse_repetition(self, document: Document, repeated: _Repeated) -> None:
-        if self.settings.repeated_ids == "fail":
-            raise BuildError(f"two documents have the id {document.document_id!r}")
-        repeated.count += 1
-        if len(repeated.first) < 10:
-            repeated.first.append(document.document_id)
+        return n_repeated
 
     def write(self, folder: Path, previous: Previous | None) -> tuple[Manifest, Embedded, int]:
         """Write the snapshot's files; return its manifest, what was embedded, and how many documents were unchanged."""

@@ -42,8 +42,7 @@ class IndexModels:
 class BuildSettings(BaseModel):
     """How an index is built.
 
-    language is one of `indexer.analysis.LANGUAGES`; repeated_ids says what happens when an id comes again in the
-    sources; keep is how many snapshots stay, the new one counted.
+    language is one of `indexer.analysis.LANGUAGES`; keep is how many snapshots stay, the new one counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,13 +52,12 @@ class BuildSettings(BaseModel):
     k1: float = Field(default=1.2, gt=0)
     b: float = Field(default=0.75, ge=0, le=1)
     dense: DenseSettings = DenseSettings()
-    repeated_ids: Literal["keep-first", "fail"] = "keep-first"
     keep: int = Field(default=KEPT_SNAPSHOTS, ge=1)
 
     @property
     def analyzer(self) -> Analyzer:
         """The analyzer of the language."""
-        return Analyzer(self.language)
+        return Analyzer.of(self.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +81,12 @@ class BuildRun:
     """One run of a build.
 
     change keeps the documents that are there, but for those that it deletes; None for the given ones only. progress is
-    told how far the build is. accept is shown the folder of the complete snapshot before it is published; it raises to
+    told how far the build is, repeated the id of each document that is left out because that id came before; either may
+    raise to end the build. accept is shown the folder of the complete snapshot before it is published; it raises to
     refuse it, and returns the figures that the manifest shall hold.
     """
 
     change: Change | None = None
     progress: Callable[[BuildProgress], None] = lambda progress: None
+    repeated: Callable[[str], None] = lambda document_id: None
     accept: Callable[[Path], Mapping[str, float]] | None = None

@@ -21,19 +21,27 @@ def _fits_a_folder(name: str) -> str:
     return name
 
 
-_IndexName = Annotated[str | None, Field(pattern=INDEX_NAME, description="Name of the index; null for the served one.")]
-_Policy = Annotated[
-    OnError, Field(description="What to do with a file or record that is bad: tell and skip it, or fail.")
-]
-_Update = Annotated[
-    bool, Field(description="Keep the documents that are there; the given ones are added, or replaced by their id.")
-]
+class BuildOptions(BaseModel):
+    """What every build is told, whatever it reads."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    index: str | None = Field(
+        default=None, pattern=INDEX_NAME, description="Name of the index; null for the served one."
+    )
+    on_error: OnError = Field(
+        default="skip", description="What to do with a file or record that is bad: tell and skip it, or fail."
+    )
+    update: bool = Field(
+        default=False,
+        description="Keep the documents that are there; the given ones are added, or replaced by their id.",
+    )
 
 
-class JobRequest(BaseModel):
+class JobRequest(BuildOptions):
     """Body of `POST /v1/jobs`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(strict=True)
 
     source: str = Field(
         min_length=1,
@@ -41,15 +49,10 @@ class JobRequest(BaseModel):
         description="A file or folder, as for `tercet index`; its path from the folder that jobs may read.",
         examples=["manuals"],
     )
-    index: _IndexName = None
-    on_error: _Policy = "skip"
-    update: _Update = False
 
 
-class UploadOptions(BaseModel):
+class UploadOptions(BuildOptions):
     """Query of `POST /v1/jobs/upload`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file_name: Annotated[str, AfterValidator(_fits_a_folder)] = Field(
         pattern=_FILE_NAME,
@@ -57,9 +60,6 @@ class UploadOptions(BaseModel):
         description="The file's name, whose ending says its kind, as for `tercet index`.",
         examples=["faq.jsonl"],
     )
-    index: _IndexName = None
-    on_error: _Policy = "skip"
-    update: _Update = False
 
 
 class JobsResponse(BaseModel):

@@ -13,6 +13,7 @@ from pathlib import Path
 from indexer.errors import IndexerError
 from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
+from models.errors import ModelError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Watcher:
     """Notices that another snapshot of an index was made current, opens it aside, and hands it over warm."""
 
     def __init__(self, index_path: Path, open_warm: Callable[[], Snapshot], swap: Callable[[Snapshot], None]) -> None:
-        """open_warm runs in a thread and may raise IndexerError; swap takes over what it gave."""
+        """open_warm runs in a thread and may raise; swap takes over what it gave."""
         self._index_path = index_path
         self._open_warm = open_warm
         self._swap = swap
@@ -92,12 +93,18 @@ class Watcher:
     async def _take(self, name: str, on_refusal: Callable[[], None]) -> None:
         try:
             snapshot = await asyncio.to_thread(self._open_warm)
-        except (IndexerError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the snapshot before is served on, and this goes on
             if self._current_name() == name:  # else another one came meanwhile, and this one may be gone
                 self._refused = name
                 on_refusal()
-                _LOGGER.error("snapshot refused", extra={"snapshot": name, "reason": str(error)})
+                _log_refusal(name, error)
             return
         self._refused = None
         self._swap(snapshot)
         _LOGGER.info("snapshot swapped", extra={"snapshot": snapshot.snapshot_id, "n_passages": snapshot.n_passages})
+
+
+def _log_refusal(name: str, error: Exception) -> None:
+    is_told = isinstance(error, (IndexerError, ModelError, OSError))  # their messages are for operators
+    facts = {"snapshot": name, "reason": str(error) if is_told else "a fault of this service"}
+    _LOGGER.error("snapshot refused", extra=facts, exc_info=None if is_told else error)

@@ -1,16 +1,16 @@
 """`tercet index` and `tercet delete`: documents in or out, a published snapshot out."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexer.analysis import LANGUAGES
 from indexer.ann import DenseSettings
 from indexer.build import BuildReport, build_snapshot
-from indexer.documents import Document, Skipped
+from indexer.documents import Assumed, Document, Skipped
 from indexer.errors import SnapshotError, SourceError
+from indexer.files import shown_path
 from indexer.publish import current_snapshot
 from indexer.recipe import BuildRun, BuildSettings, Change, IndexModels
 from indexer.sources import read_documents
@@ -64,7 +64,7 @@ def delete_documents(ids: Sequence[str], ids_from: Path | None, settings: Settin
     if current_snapshot(index_path) is None:
         raise SnapshotError(f"there is no index {settings.index!r} in {settings.data_path}")
     deleted_ids = frozenset([*ids, *_lines(ids_from)])
-    report = _build([], settings, build_settings(settings), Change(deleted_ids))
+    report = _build([], settings, BuildRun(Change(deleted_ids)))
     n_unknown = len(deleted_ids) - report.n_deleted_documents
     if n_unknown:
         say(f"The index did not hold {counted(n_unknown, 'document')} of these ids.")
@@ -86,36 +86,29 @@ def build_index(
     """Build and publish the configured index, showing progress on stderr; skipped takes what gave no document.
 
     Raises:
-        SourceError: a source cannot be read, or holds a fault and the run fails on those, or all that it holds was
-            skipped: an index of nothing would take the place of a good one.
-        BuildError: the index cannot be written, or an id comes again and the run fails on errors.
+        SourceError: a source cannot be read, or holds a fault, such as an id that comes again, and the run fails on
+            those, or all that it holds was skipped: an index of nothing would take the place of a good one.
+        BuildError: the index cannot be written.
         ModelError: the configured encoder or cross-encoder cannot be used.
     """
-    documents = _documents(sources, SkippedRecords() if skipped is None else skipped, fails_on_error=run.fails_on_error)
-    return _build(
-        documents,
-        settings,
-        build_settings(settings).model_copy(update={"repeated_ids": "fail" if run.fails_on_error else "keep-first"}),
-        Change() if run.updates else None,
-        gate_keeper(run.gate, settings) if run.gate is not None else None,
+    reader = _Reader(SkippedRecords() if skipped is None else skipped, fails_on_error=run.fails_on_error)
+    how = BuildRun(
+        change=Change() if run.updates else None,
+        repeated=reader.skip_repeated,
+        accept=gate_keeper(run.gate, settings) if run.gate is not None else None,
     )
+    return _build(reader.documents(sources), settings, how)
 
 
-def _build(
-    documents: Iterable[Document],
-    settings: Settings,
-    recipe: BuildSettings,
-    change: Change | None,
-    accept: Callable[[Path], Mapping[str, float]] | None = None,
-) -> BuildReport:
-    models = index_models(settings)
+def _build(documents: Iterable[Document], settings: Settings, run: BuildRun) -> BuildReport:
+    recipe, models = build_settings(settings), index_models(settings)
     with build_progress(settings.progress) as show:
         return build_snapshot(
             documents,
             index_path=settings.data_path / settings.index,
             models=models,
             settings=recipe,
-            run=BuildRun(change, show, accept),
+            run=replace(run, progress=show),
         )
 
 
@@ -150,18 +143,34 @@ def index_models(settings: Settings) -> IndexModels:
     )
 
 
-def _documents(sources: Sequence[str], skipped: SkippedRecords, *, fails_on_error: bool) -> Iterator[Document]:
-    n_documents = 0
-    for record in chain.from_iterable(map(read_documents, sources)):
-        if isinstance(record, Document):
-            n_documents += 1
-            yield record
-            continue
-        skipped.add(record)
-        if fails_on_error and isinstance(record, Skipped) and record.is_fault:
+class _Reader:
+    """Reads sources one after the other, and passes on what gives no document."""
+
+    def __init__(self, skipped: SkippedRecords, *, fails_on_error: bool) -> None:
+        self._skipped, self._fails_on_error = skipped, fails_on_error
+        self._source = ""
+
+    def documents(self, sources: Sequence[str]) -> Iterator[Document]:
+        n_documents = 0
+        for self._source in sources:
+            for record in read_documents(self._source):
+                if isinstance(record, Document):
+                    n_documents += 1
+                    yield record
+                else:
+                    self._pass_on(record)
+        if self._skipped.count and not n_documents:
+            raise SourceError(f"no document was read, {self._skipped.count:,} skipped: {self._skipped.first[0]}")
+
+    def skip_repeated(self, document_id: str) -> None:
+        """Take the last document back: its id came before, maybe in another file."""
+        reason = f"the id {document_id!r} came before"
+        self._pass_on(Skipped(shown_path(self._source), None, "repeated-id", reason))
+
+    def _pass_on(self, record: Skipped | Assumed) -> None:
+        self._skipped.add(record)
+        if self._fails_on_error and isinstance(record, Skipped) and record.is_fault:
             raise SourceError(str(record))
-    if skipped.count and not n_documents:
-        raise SourceError(f"no document was read, {skipped.count:,} skipped: {skipped.first[0]}")
 
 
 def _tell_what_was_built(
@@ -191,16 +200,12 @@ def _facts(report: BuildReport) -> dict[str, object]:
         "n_embedded_passages": report.n_embedded_passages,
         "n_cut_passages": report.n_cut_passages,
         "n_repeated_ids": report.n_repeated_ids,
-        "repeated_ids": list(report.repeated_ids),
         "dense": report.dense.model_dump(),
         "n_bytes": report.n_bytes,
     }
 
 
 def _tell_what_is_left_out(report: BuildReport) -> None:
-    if report.n_repeated_ids:
-        examples = ", ".join(report.repeated_ids)
-        say(f"Left out {counted(report.n_repeated_ids, 'document')} whose id came before: {examples}")
     if report.n_cut_passages:
         say(f"The dual encoder could not read all of {counted(report.n_cut_passages, 'passage')}.")
     dense = report.dense

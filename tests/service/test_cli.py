@@ -83,10 +83,21 @@ def test_index_reports_what_it_built_and_what_it_skipped(tercet: Tercet, tmp_pat
     done = tercet("index", source, again, "--index", "reported", "--json")
     assert done.code == 0
     result = done.result
-    assert (result["index"], result["n_documents"], result["n_skipped"]) == ("reported", 2, 1)
-    assert (result["n_repeated_ids"], result["repeated_ids"]) == (1, ["fog"])
+    assert (result["index"], result["n_documents"], result["n_repeated_ids"]) == ("reported", 2, 1)
+    assert result["skipped_by_kind"] == {"bad-record": 1, "repeated-id": 1}
     assert f"{source}:2: " in result["skipped"][0]
     assert f"{source}:2: " in done.stderr
+    assert f"Skipped {again}: the id 'fog' came before" in done.stderr
+
+
+def test_an_id_that_comes_again_fails_where_faults_do_and_no_id_steers_the_terminal(
+    tercet: Tercet, tmp_path: Path
+) -> None:
+    record = {"id": "a\x1b[2J", "text": "Fog."}
+    sources = [write_json_lines(tmp_path / f"{name}.jsonl", record) for name in ("first", "again")]
+    done = tercet("index", *sources, "--index", "strict", "--on-error", "fail")
+    assert done.code == 1
+    assert done.stderr.splitlines()[-1] == f"tercet: {sources[1]}: the id 'a\\x1b[2J' came before."
 
 
 def test_index_shows_progress_in_plain_lines_off_a_terminal(tercet: Tercet, tmp_path: Path) -> None:

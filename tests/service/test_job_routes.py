@@ -18,6 +18,7 @@ from service.job_bodies import JobsResponse
 from service.job_store import Job
 from service.settings import Settings, environment_of
 
+from ..e2e.processes import wait_until
 from .conftest import started
 from .test_http import problem_of
 
@@ -80,7 +81,8 @@ def test_a_file_that_is_sent_is_indexed_and_removed(jobs_client: TestClient, job
     job = over(jobs_client, taken.headers["location"])
     assert (job["state"], job["source"], job["file_name"]) == ("succeeded", None, "fog.jsonl")
     assert current_snapshot(job_settings.data_path / "sent") is not None
-    assert list((job_settings.data_path / ".jobs" / "uploads").iterdir()) == []
+    uploads = job_settings.data_path / ".jobs" / "uploads"
+    wait_until(lambda: not list(uploads.iterdir()), "the file is removed, which a job that is over need not wait for")
 
 
 def test_an_update_keeps_the_documents_that_are_there(jobs_client: TestClient) -> None:
