@@ -58,6 +58,15 @@ class Forward:
     texts: SortedTexts
 
 
+@dataclass(frozen=True, slots=True)
+class TermWeight:
+    """What a term of a query adds to a passage's score: its weight there, as often as the query has it."""
+
+    term: str
+    n_in_query: int
+    weight: float
+
+
 class Bm25Builder:
     """Collects the terms of passages in row order, then writes the index; 12 bytes of memory a posting meanwhile."""
 
@@ -170,6 +179,19 @@ class Bm25Index:
         """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""
         postings = self._postings(terms)
         return self._sums(postings)[rows] if postings else np.zeros(rows.size)
+
+    def explain(self, terms: Sequence[str], row: int) -> list[TermWeight]:
+        """Return what each term that a passage holds adds to its score, the most first, ties by term.
+
+        Together they are the score of `search` but for rounding to float32.
+        """
+        found = []
+        for term, count in sorted(Counter(terms).items()):
+            for where, _ in self._postings([term]):
+                place = int(np.searchsorted(self._rows[where], row))
+                if place < where.stop - where.start and self._rows[where][place] == row:
+                    found.append(TermWeight(term, count, count * float(self._weights[where][place])))
+        return sorted(found, key=lambda each: -each.weight)
 
     def _sums(self, postings: list[tuple[slice, int]]) -> Scores:
         """Return the score of every passage (n_passages,), rounded to float32 so that equal passages tie."""

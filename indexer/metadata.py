@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from indexer.documents import MetadataValue
 from indexer.errors import SnapshotError
 from indexer.mapped import SortedTexts, mapped_array, mapped_bytes
-from indexer.ranking import Mask
+from indexer.ranking import Mask, Rows
 
 Kind: TypeAlias = Literal["boolean", "number", "text"]
 Storage: TypeAlias = Literal["boolean", "integer", "float", "text"]
@@ -175,6 +175,11 @@ class Metadata:
     def of_documents(self, documents: Mask) -> Mask:
         """Return which passages (n_passages,) are of the given documents (n_documents,)."""
         return documents.take(self._passage_documents)
+
+    def documents_of(self, passages: Rows) -> Rows:
+        """Return the number of the document of each passage, both (n,) and counted from 0 in order of row."""
+        numbers: Rows = self._passage_documents[passages].astype(np.int64)
+        return numbers
 
     def of_passages(self, passages: Mask) -> Mask:
         """Return which documents (n_documents,) at least one of the given passages (n_passages,) is of."""

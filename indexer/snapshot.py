@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.analysis import Analyzer
-from indexer.bm25 import Bm25Index
+from indexer.bm25 import Bm25Index, TermWeight
 from indexer.dense import DenseIndex
 from indexer.documents import Document, with_context
 from indexer.errors import SnapshotError
@@ -94,6 +94,11 @@ class Snapshot:
                 self._store.close()
                 raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
 
+    @property
+    def mean_passage_tokens(self) -> int:
+        """How many of the cross-encoder's tokens a passage has in the mean, rounded up; 0 of an empty index."""
+        return -(-self._tokens.n_tokens // max(1, self.n_passages))
+
     def move_to_gpu(self) -> None:
         """Search vectors on the first GPU from now on; raises DeviceError if that cannot be."""
         self._dense.move_to_gpu()
@@ -130,6 +135,14 @@ class Snapshot:
     def bm25_scores(self, query: str, rows: Rows) -> Scores:
         """Return the BM25 scores (n,) of given rows, equal to those of `search_bm25`; 0 where no term is shared."""
         return self._bm25.scores(self.analyzer.analyze(query), rows)
+
+    def bm25_terms(self, query: str, row: int) -> list[TermWeight]:
+        """Return what each term of the query adds to the BM25 score of a passage, the most first."""
+        return self._bm25.explain(self.analyzer.analyze(query), row)
+
+    def documents_of(self, rows: Rows) -> Rows:
+        """Return the document of each given passage, numbered in the order of document_id."""
+        return self.metadata.documents_of(rows)
 
     def passages(self, rows: Rows) -> list[StoredPassage]:
         """Return the passages of given rows, in the given order; raises KeyError for a row that is not there."""

@@ -73,6 +73,7 @@ class TokenFile:
             raise SnapshotError(f"{path} is not a complete token file")
         self.tokenizer_fingerprint = fingerprint.hex()
         self.n_passages = int(n_passages)
+        self.n_tokens = int(n_ids)
         id_type = np.uint16 if id_bytes == 2 else np.uint32
         self._ids = mapped[_HEADER.size : _HEADER.size + n_ids * id_bytes].view(id_type)
         self._starts = mapped[starts_at:].view(np.int64)

@@ -28,6 +28,16 @@ N_FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
+class RelevanceParts:
+    """What each score of a candidate adds to its relevance logit."""
+
+    rerank_logit: float
+    dense: float
+    rrf: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """The weights of the relevance logit; logit_weight is positive."""
 
@@ -55,6 +65,12 @@ class Calibration:
             + self.dense_weight * dense_scores.astype(np.float64)
             + self.rrf_weight * rrf_scores
             + self.bias
+        )
+
+    def parts(self, rerank_logit: float, dense_score: float, rrf_score: float) -> RelevanceParts:
+        """Return the summands of one candidate's relevance logit."""
+        return RelevanceParts(
+            self.logit_weight * rerank_logit, self.dense_weight * dense_score, self.rrf_weight * rrf_score, self.bias
         )
 
 

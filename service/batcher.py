@@ -8,15 +8,14 @@ The contract, each clause of which is a test:
    So a long request is cut into slices, a short one joins the very next batch, and no request starves.
 3. Callers who have left (their task was cancelled) cost no more model time.
 4. An exception reaches every caller of its batch and nobody else; the next batch runs.
-5. A full queue raises at once. An empty one takes any request, so that none is too long to be served ever.
+5. A caller may take what is done by some time: the outputs of its first inputs; the others cost no more model time.
 6. Stopping fails every waiter, and everybody who comes later.
 
-Left out: sorting by length and padding. The sessions run each input alone, so a batch is only a list, and an
-input's score cannot depend on its neighbours.
+Left out: a limit to the queue, which is `service/admission.py`; sorting by length and padding. The sessions run each
+input alone, so a batch is only a list, and an input's score cannot depend on its neighbours.
 """
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,18 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from service.problems import NotReady, Overloaded
+from service.problems import NotReady
 
 Item = TypeVar("Item")
 Output = TypeVar("Output")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """max_batch_tokens is the budget of one batch; max_waiting_tokens is the length of the queue."""
-
-    max_batch_tokens: int
-    max_waiting_tokens: int
 
 
 class QueueObserver(Protocol):
@@ -43,10 +34,6 @@ class QueueObserver(Protocol):
 
     def batch(self, n_items: int) -> None:
         """Note that a batch has run."""
-        ...
-
-    def rejected(self) -> None:
-        """Note that a caller was turned away."""
         ...
 
 
@@ -75,18 +62,18 @@ class MicroBatcher(Generic[Item, Output]):
         run: Callable[[Sequence[Item]], Sequence[Output]],
         *,
         cost: Callable[[Item], int],
-        limits: BatchLimits,
+        max_batch_tokens: int,
         observer: QueueObserver,
     ) -> None:
         self._run = run
         self._cost = cost
-        self._limits = limits
+        self._max_batch_tokens = max_batch_tokens
         self._observer = observer
         self._queue: deque[_Waiter[Item, Output]] = deque()
         self._arrival = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._tokens_per_second = 0.0
+        self.tokens_per_second = 0.0  # as measured of the last batches
 
     @property
     def waiting_tokens(self) -> int:
@@ -120,28 +107,36 @@ class MicroBatcher(Generic[Item, Output]):
         """Return one output per item, in order; an empty list at once for no items.
 
         Raises:
-            Overloaded: the queue is full; nothing was computed.
             NotReady: the batcher is stopped.
             Exception: whatever `run` raised for a batch with one of these items.
         """
+        return await self._enter(items).done if items else []
+
+    async def submit_until(self, items: Sequence[Item], at: float) -> list[Output]:
+        """Return the outputs of as many items, from the first on, as are done by a time of the event loop's clock.
+
+        Raises: as `submit`.
+        """
         if not items:
             return []
+        waiter = self._enter(items)
+        limit = asyncio.timeout_at(at)
+        try:
+            async with limit:
+                return await waiter.done
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return [waiter.outputs[i] for i in range(len(waiter.outputs))]  # they were taken in order
+
+    def _enter(self, items: Sequence[Item]) -> _Waiter[Item, Output]:
         if self._worker is None:
             raise NotReady("The service is stopping.")
         costs = [self._cost(item) for item in items]
-        waiting = self.waiting_tokens
-        if waiting and waiting + sum(costs) > self._limits.max_waiting_tokens:
-            self._observer.rejected()
-            raise Overloaded("The queue of a model is full.", retry_after_seconds=self._seconds_until(waiting))
         waiter = _Waiter[Item, Output](items, costs, asyncio.get_running_loop().create_future())
         self._queue.append(waiter)
         self._arrival.set()
-        return await waiter.done
-
-    def _seconds_until(self, tokens: int) -> int:
-        """Return how long `tokens` will take at the rate measured so far, at least 1 second and at most 60."""
-        rate = self._tokens_per_second
-        return min(60, max(1, math.ceil(tokens / rate))) if rate > 0 else 1
+        return waiter
 
     async def _work(self) -> None:
         while True:
@@ -155,7 +150,7 @@ class MicroBatcher(Generic[Item, Output]):
     def _take(self) -> list[tuple[_Waiter[Item, Output], int]]:
         """Remove the next batch from the queue; (waiter, input position) pairs, empty when nobody waits."""
         self._queue = deque(waiter for waiter in self._queue if not waiter.done.done())
-        budget = self._limits.max_batch_tokens
+        budget = self._max_batch_tokens
         batch = self._deal([self._queue[0]] if self._queue else [], budget // 2, at_least=1)
         spent = sum(waiter.costs[position] for waiter, position in batch)
         batch += self._deal(list(self._queue), budget - spent, at_least=0)
@@ -207,7 +202,7 @@ class MicroBatcher(Generic[Item, Output]):
     def _measure(self, tokens: int, seconds: float) -> None:
         """Move the measured rate a fifth of the way to that of the last batch."""
         rate = tokens / max(seconds, 1e-9)
-        self._tokens_per_second += (rate - self._tokens_per_second) * (0.2 if self._tokens_per_second else 1.0)
+        self.tokens_per_second += (rate - self.tokens_per_second) * (0.2 if self.tokens_per_second else 1.0)
 
 
 def _fail(waiter: _Waiter[Item, Output], error: Exception) -> None:

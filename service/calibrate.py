@@ -30,7 +30,8 @@ from models.evaluation import ndcg_at_k
 from models.folder import RelevanceCalibration
 from service.engine import Engine
 from service.evaluate import JudgedQuery
-from service.pipeline import SearchQuery, search
+from service.pipeline import search
+from service.queries import SearchQuery
 
 _RERANK_K = 100
 DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)

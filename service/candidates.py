@@ -7,14 +7,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.bm25 import TermWeight
 from indexer.facets import Facet
 from indexer.filters import Filtered
 from indexer.ranking import Hits, Mask, Rows
 from indexer.snapshot import Snapshot
 from indexer.store import StoredPassage
-from models.calibration import sigmoid
+from models.calibration import Calibration, RelevanceParts, sigmoid
+from service.queries import Mode, SearchQuery
 
-Mode: TypeAlias = Literal["hybrid", "dense", "bm25"]
 ScoreKind: TypeAlias = Literal["relevance", "rrf", "bm25", "dense"]
 
 RRF_K = 60
@@ -39,6 +40,7 @@ class Candidates:
 
     query: str
     mode: Mode
+    calibration: Calibration
     query_vector: NDArray[np.float32] | None
     filtered: Filtered | None
     bm25: Hits | None
@@ -59,6 +61,29 @@ class Candidates:
         return np.concatenate([self.reranked.rows, self.fused.rows[~is_reranked]])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """What pages are cut from: rows (n,), best first, and rank, that of the first of them, from 1.
+
+    n_document_candidates (n,) is how many candidates the document of each row has; None where all of them are listed.
+    """
+
+    rows: Rows
+    n_document_candidates: NDArray[np.int64] | None
+    n_below_min_score: int
+    first_rank: int = 1
+
+    def __getitem__(self, page: slice) -> "Ranking":
+        """Return a page; its bounds are not negative."""
+        counts = self.n_document_candidates
+        return Ranking(
+            self.rows[page],
+            None if counts is None else counts[page],
+            self.n_below_min_score,
+            self.first_rank + page.start,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Every score that a candidate earned; None where the mode or the depth left it out."""
@@ -72,19 +97,27 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a candidate stood, ranks from 1; None where a leg did not find it within its depth."""
+    """Where a candidate stood, ranks from 1, and why; None where a leg did not find it within its depth.
+
+    bm25_terms sum up to the BM25 score, the parts to the relevance logit, both but for rounding.
+    """
 
     bm25_rank: int | None
     dense_rank: int | None
     fused_rank: int
     bm25_rrf: float | None
     dense_rrf: float | None
+    bm25_terms: list[TermWeight]
     relevance_logit: float | None
+    relevance_parts: RelevanceParts | None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One candidate as it is shown; rank counts from 1, highlights are slices of passage.text."""
+    """One candidate as it is shown; rank counts from 1, highlights are slices of passage.text.
+
+    n_document_candidates is how many candidates its document has, this one counted; None where all of them are listed.
+    """
 
     rank: int
     row: int
@@ -95,21 +128,45 @@ class Result:
     cut_tokens: int
     highlights: list[tuple[int, int]]
     explanation: Explanation | None
+    n_document_candidates: int | None
 
 
-def results(
-    snapshot: Snapshot, candidates: Candidates, page: slice, *, highlight: bool = False, explain: bool = False
-) -> list[Result]:
-    """Return the results on `page` of the ranking, in order."""
-    rows = candidates.rows()[page]
+def rank(snapshot: Snapshot, candidates: Candidates, query: SearchQuery) -> Ranking:
+    """Return what the pages of a query are cut from.
+
+    A candidate below the query's min_score is in none of them, nor is one that lacks the score which orders. Grouped by
+    document, the best candidate stands for all of its document.
+    """
+    rows = candidates.rows()
+    if query.min_score is not None:
+        rows = _at_least(candidates, query.min_score, wants_relevance=query.rerank)
+    n_below = int(candidates.fused.rows.size - rows.size)
+    if not query.group_by_document:
+        return Ranking(rows, None, n_below)
+    _, firsts, counts = np.unique(snapshot.documents_of(rows), return_index=True, return_counts=True)
+    order = np.argsort(firsts)
+    return Ranking(rows[firsts[order]], counts[order], n_below)
+
+
+def _at_least(candidates: Candidates, min_score: float, *, wants_relevance: bool) -> Rows:
+    if wants_relevance:
+        return candidates.reranked.rows[sigmoid(candidates.reranked.relevance_logits) >= min_score]
+    hits = {"hybrid": candidates.fused, "bm25": candidates.bm25, "dense": candidates.dense}[candidates.mode]
+    assert hits is not None, f"a search of mode {candidates.mode} has that leg"
+    return hits.rows[hits.scores >= min_score]
+
+
+def results(snapshot: Snapshot, candidates: Candidates, page: Ranking, query: SearchQuery) -> list[Result]:
+    """Return the results of a page of the query's ranking, in order."""
+    rows, counts = page.rows, page.n_document_candidates
     passages = snapshot.passages(rows)
     scores = _scores(snapshot, candidates, rows)
     ordering = [_score(each, candidates.mode) for each in scores]
-    terms = frozenset(snapshot.analyzer.analyze(candidates.query)) if highlight else frozenset()
+    terms = frozenset(snapshot.analyzer.analyze(candidates.query)) if query.highlight else frozenset()
     cut_tokens = dict(zip(candidates.reranked.rows.tolist(), candidates.reranked.cut_tokens.tolist(), strict=True))
     return [
         Result(
-            rank=page.start + i + 1,
+            rank=page.first_rank + i,
             row=row,
             passage=passage,
             score=score,
@@ -117,7 +174,8 @@ def results(
             scores=each,
             cut_tokens=cut_tokens.get(row, 0),
             highlights=snapshot.analyzer.matches(passage.text, terms) if terms else [],
-            explanation=_explain(candidates, row) if explain else None,
+            explanation=_explain(snapshot, candidates, row, each) if query.explain else None,
+            n_document_candidates=None if counts is None else int(counts[i]),
         )
         for i, (row, passage, each, (score, kind)) in enumerate(
             zip(rows.tolist(), passages, scores, ordering, strict=True)
@@ -175,18 +233,24 @@ def _score(scores: Scores, mode: Mode) -> tuple[float, ScoreKind]:
     return score, kind
 
 
-def _explain(candidates: Candidates, row: int) -> Explanation:
+def _explain(snapshot: Snapshot, candidates: Candidates, row: int, scores: Scores) -> Explanation:
     bm25_rank, dense_rank = _rank(candidates.bm25, row), _rank(candidates.dense, row)
     fused_rank = _rank(candidates.fused, row)
     assert fused_rank is not None, "every candidate is fused"
-    places = np.flatnonzero(candidates.reranked.rows == row)
+    logit, parts = None, None
+    if scores.rerank_logit is not None and scores.dense is not None and scores.rrf is not None:
+        parts = candidates.calibration.parts(scores.rerank_logit, scores.dense, scores.rrf)
+        [place] = np.flatnonzero(candidates.reranked.rows == row)
+        logit = float(candidates.reranked.relevance_logits[place])
     return Explanation(
         bm25_rank=bm25_rank,
         dense_rank=dense_rank,
         fused_rank=fused_rank,
         bm25_rrf=1 / (RRF_K + bm25_rank) if bm25_rank is not None else None,
         dense_rrf=1 / (RRF_K + dense_rank) if dense_rank is not None else None,
-        relevance_logit=float(candidates.reranked.relevance_logits[places[0]]) if places.size else None,
+        bm25_terms=snapshot.bm25_terms(candidates.query, row) if candidates.bm25 is not None else [],
+        relevance_logit=logit,
+        relevance_parts=parts,
     )
 
 

@@ -115,7 +115,7 @@ def search(
 ) -> None:
     """Print the passages that fit a query best."""
     from service.commands.query import search_once
-    from service.pipeline import SearchQuery
+    from service.queries import SearchQuery
 
     settings = load_settings(index=name, data_path=data)
     asked = SearchQuery(
@@ -138,7 +138,7 @@ def answer(
 ) -> None:
     """Print the exact answer to a question, or that there is none."""
     from service.commands.query import answer_once
-    from service.pipeline import AnswerQuery
+    from service.queries import AnswerQuery
 
     settings = load_settings(index=name, data_path=data)
     asked = read_filter(where)

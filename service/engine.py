@@ -15,14 +15,15 @@ from models.folder import open_model_folder
 from models.reader import Reader, SpanLogits
 from models.session import available_cpus
 from models.tokenization import ModelInput
-from service.batcher import BatchLimits, MicroBatcher
+from service.admission import Admission
+from service.batcher import MicroBatcher
 from service.metrics import Metrics
 from service.problems import UnknownIndex
 from service.serving import ServedSnapshot, Watcher
 from service.settings import Settings
-from service.stages import Deadline, Stages
+from service.stages import Deadline
 
-_CHARACTERS_PER_TOKEN = 4  # of English text; only the batcher's budget rests on it
+_CHARACTERS_PER_TOKEN = 4  # of English text; only budgets rest on it
 _WARM_UP_TEXT = "warm " * 400  # more than any window holds, so that the longest input has run once
 
 
@@ -89,17 +90,21 @@ class Engine:
         self._served = ServedSnapshot(snapshot)
         self._watching: asyncio.Task[None] | None = None
         self.metrics = metrics if metrics is not None else Metrics()
-        self._limits = BatchLimits(
-            settings.batch_tokens_per_thread * model_threads(settings), settings.max_waiting_tokens
-        )
+        budget = settings.batch_tokens_per_thread * model_threads(settings)
         self.encoding: MicroBatcher[str, QueryVector] = MicroBatcher(
-            self._encode, cost=_estimated_tokens, limits=self._limits, observer=self.metrics.queue("dual_encoder")
+            self._encode,
+            cost=estimated_tokens,
+            max_batch_tokens=budget,
+            observer=self.metrics.queue("dual_encoder"),
         )
         self.reranking: MicroBatcher[ModelInput, float] = MicroBatcher(
-            self._rerank, cost=_tokens, limits=self._limits, observer=self.metrics.queue("cross_encoder")
+            self._rerank, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("cross_encoder")
         )
         self.reading: MicroBatcher[ModelInput, SpanLogits] = MicroBatcher(
-            models.reader.run, cost=_tokens, limits=self._limits, observer=self.metrics.queue("reader")
+            models.reader.run, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("reader")
+        )
+        self.admission = Admission(
+            settings.max_admitted_tokens, tokens_per_second=self._tokens_per_second, refused=self.metrics.refused
         )
 
     async def start(self) -> None:
@@ -110,6 +115,7 @@ class Engine:
         self.metrics.watch_queues(
             {"dual_encoder": self.encoding, "cross_encoder": self.reranking, "reader": self.reading}
         )
+        self.metrics.watch_admission(lambda: self.admission.tokens)
         self._say_what_is_served()
 
     def watch(self) -> None:
@@ -163,11 +169,14 @@ class Engine:
         self._say_what_is_served()
         self.metrics.snapshot_swaps.labels("swapped").inc()
 
-    def stages(self, deadline: Deadline | None) -> Stages:
-        """Return the clock of a new request, with the configured deadline unless one is given."""
-        if deadline is None:
-            deadline = Deadline.after(self.settings.request_timeout_seconds)
-        return Stages(self.metrics, deadline)
+    def deadline(self, timeout_seconds: float | None = None) -> Deadline:
+        """Return the deadline of a request that begins now: the configured one, or the client's if that is earlier."""
+        longest = self.settings.request_timeout_seconds
+        return Deadline.after(longest if timeout_seconds is None else min(longest, timeout_seconds))
+
+    def _tokens_per_second(self) -> float:
+        """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""
+        return max(queue.tokens_per_second for queue in (self.encoding, self.reranking, self.reading))
 
     def _encode(self, queries: Sequence[str]) -> list[QueryVector]:
         embeddings = self.models.dual_encoder.encode_queries(queries)
@@ -207,8 +216,9 @@ async def open_engine(settings: Settings, *, metrics: Metrics | None = None) -> 
         await engine.stop()
 
 
-def _estimated_tokens(query: str) -> int:
-    return 2 + len(query) // _CHARACTERS_PER_TOKEN
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens a text has."""
+    return 2 + len(text) // _CHARACTERS_PER_TOKEN
 
 
 def _tokens(item: ModelInput) -> int:

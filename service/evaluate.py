@@ -21,9 +21,10 @@ from models.errors import DataError
 from models.evaluation import ndcg_at_k, recall_at_k, reciprocal_rank_at_k
 from models.folder import sha256_of
 from models.training.data import read_judgements, read_queries
-from service.candidates import Mode, Result
+from service.candidates import Result
 from service.engine import Engine
-from service.pipeline import SearchOutcome, SearchQuery, search
+from service.pipeline import SearchOutcome, search
+from service.queries import Mode, SearchQuery
 
 RETRIEVE_K = 200  # what is served by default; both legs together find at most twice as many
 STAGES = ("encode", "retrieve", "fuse", "rerank")

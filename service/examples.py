@@ -49,6 +49,7 @@ _RESULT = {
     "scores": {"bm25": 7.1, "dense": 0.61, "rrf": 0.0328, "rerank_logit": 5.2, "relevance": 0.97},
     "highlights": [{"start": 4, "end": 14}, {"start": 55, "end": 61}],
     "explanation": None,
+    "n_document_candidates": None,
 }
 
 
@@ -71,6 +72,7 @@ _SEARCH = {
         }
     ],
     "n_candidates": 212,
+    "n_below_min_score": 0,
     "rerank_k_used": 100,
     "truncated": False,
     "query_cut_tokens": 0,
@@ -113,6 +115,7 @@ _DOCUMENT = {
 _INDEXES = {"indexes": [{"index": "default", "snapshot": _SNAPSHOT, "n_documents": 3107, "n_passages": 9412}]}
 _EXAMPLES = {
     "/v1/search": _SEARCH,
+    "/v1/search/batch": {"request_id": _ID, "responses": [_SEARCH]},
     "/v1/answer": _ANSWER,
     "/v1/documents/{document_id}": _DOCUMENT,
     "/v1/indexes": _INDEXES,

@@ -14,7 +14,8 @@ import orjson
 from models.errors import DataError
 from service.engine import Engine
 from service.evaluate import SERVED, JudgedQuery, measure, read_judged_queries
-from service.pipeline import AnswerQuery, answer
+from service.pipeline import answer
+from service.queries import AnswerQuery
 
 _NAMES = {"ndcg_at_10": "nDCG@10", "answer_rate": "the answer rate"}
 

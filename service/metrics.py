@@ -18,6 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
+REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
 SWAPS = ("swapped", "refused")
 TRUNCATED = ("query", "passage")
@@ -73,12 +74,27 @@ class Metrics:
         self.batch_items = Histogram(
             "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=registry
         )
-        self.queue_rejected = Counter(
-            "tercet_queue_rejected", "Requests refused because a model's queue was full.", ("model",), registry=registry
-        )
+        self._define_admission()
         self._define_state()
         self._define_jobs()
         self._start_at_zero()
+
+    def _define_admission(self) -> None:
+        self.requests_refused = Counter(
+            "tercet_requests_refused",
+            "Requests refused before any work: too much is under way, or the deadline cannot be kept.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.degraded = Counter(
+            "tercet_degraded",
+            "Requests whose stage was cut short for the deadline.",
+            ("stage",),
+            registry=self.registry,
+        )
+        self.admitted_tokens = Gauge(
+            "tercet_admitted_tokens", "Estimated tokens of the requests under way.", registry=self.registry
+        )
 
     def _define_state(self) -> None:
         self.index = Info("tercet_index", "The snapshot that is served.", registry=self.registry)
@@ -107,7 +123,9 @@ class Metrics:
             self.stage_duration_seconds.labels(stage)
         for model in MODELS:
             self.batch_items.labels(model)
-            self.queue_rejected.labels(model)
+        for reason in REFUSALS:
+            self.requests_refused.labels(reason)
+        self.degraded.labels("rerank")
         for outcome in OUTCOMES:
             self.answers.labels(outcome)
         for outcome in SWAPS:
@@ -138,8 +156,16 @@ class Metrics:
         for state in JOBS_UNDER_WAY:
             self.jobs.labels(state).set_function(partial(count, state))
 
+    def refused(self, reason: str) -> None:
+        """Count a request that was turned away before any work, for one of REFUSALS."""
+        self.requests_refused.labels(reason).inc()
+
+    def watch_admission(self, tokens: Callable[[], int]) -> None:
+        """Expose the estimated tokens of the requests under way, asked at each scrape."""
+        self.admitted_tokens.set_function(tokens)
+
     def queue(self, model: str) -> "QueueMetrics":
-        """Return what counts the batches and rejections of one model's queue."""
+        """Return what counts the batches of one model's queue."""
         return QueueMetrics(self, model)
 
     def watch_queues(self, queues: Mapping[str, Queue]) -> None:
@@ -159,15 +185,10 @@ class QueueMetrics:
     def __init__(self, metrics: Metrics, model: str) -> None:
         assert model in MODELS, f"{model} is none of {MODELS}"
         self._batch_items = metrics.batch_items.labels(model)
-        self._rejected = metrics.queue_rejected.labels(model)
 
     def batch(self, n_items: int) -> None:
         """Count a batch that has run."""
         self._batch_items.observe(n_items)
-
-    def rejected(self) -> None:
-        """Count a caller who was turned away."""
-        self._rejected.inc()
 
 
 class _Queues(Collector):

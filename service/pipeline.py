@@ -1,63 +1,39 @@
-"""The request path, top to bottom: encode, retrieve, fuse, rerank, read, respond.
+"""The request path, top to bottom: admit, encode, retrieve, fuse, rerank, read, respond.
 
 How many candidates are looked at depends on retrieve_k and rerank_k only. A page (top_k, offset) is a slice of the
 ranking, so the union of pages is one page, and the decision that there is no answer does not depend on top_k.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any, TypeVar
 
 from indexer.facets import Facet
-from indexer.filters import Filter, Filtered
+from indexer.filters import Filtered
 from indexer.fusion import reciprocal_rank_fusion
-from indexer.ranking import NO_HITS, Hits, Rows
+from indexer.ranking import Hits
 from indexer.snapshot import Snapshot
 from models.reader import Reading
-from models.tokenization import ModelInput
-from service.answers import (
-    FoundAnswer,
-    NoAnswer,
-    OwnPassage,
-    Source,
-    found_answer,
-    index_sources,
-    no_answer,
-    own_sources,
-)
-from service.candidates import RRF_K, Candidates, Mode, Reranked, Result, facets, results
+from service.admission import Cost
+from service.answers import FoundAnswer, NoAnswer, Source, found_answer, index_sources, no_answer, own_sources
+from service.candidates import RRF_K, Candidates, Result, facets, rank, results
+from service.costs import answer_cost, search_cost
 from service.engine import Engine, QueryVector
+from service.queries import AnswerQuery, SearchQuery
+from service.reranking import NOTHING_RERANKED, RerankTask, rerank
 from service.stages import Deadline, Stages
 
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """What to search, and how deep. index is a name, None for the one that is served by default.
-
-    facets are fields of which the facet_k most frequent values are counted.
-    """
-
-    query: str
-    top_k: int = 10
-    offset: int = 0
-    mode: Mode = "hybrid"
-    rerank: bool = True
-    rerank_k: int = 100
-    retrieve_k: int = 200
-    highlight: bool = True
-    explain: bool = False
-    index: str | None = None
-    filter: Filter | None = None
-    facets: Sequence[str] = ()
-    facet_k: int = 10
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """One page of results and how it came about; timings are in seconds, snapshot is an id."""
+    """One page of results and how it came about; timings are in seconds, snapshot is an id.
+
+    n_below_min_score candidates are in no page, because they fall short of the query's min_score or lack that score.
+    """
 
     index: str
     snapshot: str
@@ -66,28 +42,12 @@ class SearchOutcome:
     filtered: Filtered | None
     facets: list[Facet]
     n_candidates: int
+    n_below_min_score: int
     rerank_k_used: int
     query_cut_tokens: int
     n_passages_cut: int
     skipped: list[str]
     timings: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerQuery:
-    """What to answer: from the index, or from the caller's own passages, which are then all read."""
-
-    query: str
-    top_k: int = 3
-    read_k: int = 5
-    no_answer_threshold: float | None = None
-    passages: list[OwnPassage] | None = None
-    mode: Mode = "hybrid"
-    rerank: bool = True
-    rerank_k: int = 100
-    retrieve_k: int = 200
-    index: str | None = None
-    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +68,48 @@ class AnswerOutcome:
 
 
 async def search(engine: Engine, query: SearchQuery, deadline: Deadline | None = None) -> SearchOutcome:
-    """Return one page of the ranking for a query.
+    """Return one page of the ranking for a query; as `search_all`."""
+    [outcome] = await search_all(engine, [query], deadline)
+    return outcome
+
+
+async def search_all(
+    engine: Engine, queries: Sequence[SearchQuery], deadline: Deadline | None = None
+) -> list[SearchOutcome]:
+    """Return one page of the ranking for each query, in order, all of one snapshot: that of the first one's index.
 
     Raises:
         UnknownIndex: no index of that name is served.
-        Overloaded: a model's queue is full.
+        Overloaded: too much is under way.
         DeadlineExceeded: the deadline passed; it is checked in every stage.
     """
-    with engine.borrowed(query.index) as snapshot:
-        return await _search(engine, snapshot, query, engine.stages(deadline))
+    deadline = engine.deadline() if deadline is None else deadline
+    with engine.borrowed(queries[0].index) as snapshot:
+        costs = [search_cost(query, snapshot) for query in queries]
+        whole = Cost(sum(cost.tokens for cost in costs), sum(cost.least for cost in costs))
+        with engine.admission.admitted(whole, deadline):
+            return await _together(
+                [_search(engine, snapshot, query, Stages(engine.metrics, deadline)) for query in queries]
+            )
+
+
+async def _together(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what each returns; when one fails, the others end before its exception is raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _search(engine: Engine, snapshot: Snapshot, query: SearchQuery, stages: Stages) -> SearchOutcome:
     found = await _find(engine, snapshot, query, stages)
     async with stages.stage("respond"):
+        ranking = rank(snapshot, found, query)
         page = slice(query.offset, query.offset + query.top_k)
-        shown = await asyncio.to_thread(
-            results, snapshot, found, page, highlight=query.highlight, explain=query.explain
-        )
+        shown = await asyncio.to_thread(results, snapshot, found, ranking[page], query)
         counted = await asyncio.to_thread(facets, snapshot, found, query.facets, query.facet_k)
     engine.metrics.count_cut(query_tokens=found.query_cut_tokens, n_passages=found.n_passages_cut)
     return SearchOutcome(
@@ -136,6 +120,7 @@ async def _search(engine: Engine, snapshot: Snapshot, query: SearchQuery, stages
         filtered=found.filtered,
         facets=counted,
         n_candidates=int(found.fused.rows.size),
+        n_below_min_score=ranking.n_below_min_score,
         rerank_k_used=int(found.reranked.rows.size),
         query_cut_tokens=found.query_cut_tokens,
         n_passages_cut=found.n_passages_cut,
@@ -150,8 +135,12 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     Raises:
         UnknownIndex, Overloaded, DeadlineExceeded: as `search`.
     """
-    with engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot:
-        return await _answer(engine, snapshot, query, engine.stages(deadline))
+    deadline = engine.deadline() if deadline is None else deadline
+    with (
+        engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot,
+        engine.admission.admitted(answer_cost(query, snapshot), deadline),
+    ):
+        return await _answer(engine, snapshot, query, Stages(engine.metrics, deadline))
 
 
 async def _answer(engine: Engine, snapshot: Snapshot | None, query: AnswerQuery, stages: Stages) -> AnswerOutcome:
@@ -198,13 +187,15 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         fused = reciprocal_rank_fusion(legs, rrf_k=RRF_K)
     if query.rerank and encoded is not None:
         async with stages.stage("rerank"):
-            reranked, query_cut = await _rerank(engine, snapshot, query, (fused, encoded), skipped)
+            task = RerankTask(query.query, encoded, fused, query.rerank_k)
+            reranked, query_cut = await rerank(engine, snapshot, task, stages.deadline, skipped)
     else:
-        reranked, query_cut = _NOTHING_RERANKED, 0
+        reranked, query_cut = NOTHING_RERANKED, 0
         skipped.append("rerank:not_requested")
     return Candidates(
         query=query.query,
         mode=query.mode,
+        calibration=engine.models.cross_encoder.calibration,
         query_vector=encoded.vector if encoded is not None else None,
         filtered=filtered,
         bm25=bm25,
@@ -243,50 +234,8 @@ async def _retrieve(
     return found.get("bm25"), found.get("dense")
 
 
-async def _rerank(
-    engine: Engine,
-    snapshot: Snapshot,
-    query: SearchQuery | AnswerQuery,
-    retrieved: tuple[Hits, QueryVector],
-    skipped: list[str],
-) -> tuple[Reranked, int]:
-    """Return the best rerank_k by relevance, and the query tokens that were cut; adds to `skipped`."""
-    fused, encoded = retrieved
-    rows, rrf_scores = fused.rows[: query.rerank_k], fused.scores[: query.rerank_k]
-    if not rows.size:
-        skipped.append("rerank:nothing_retrieved")
-        return _NOTHING_RERANKED, 0
-    inputs, are_stored = await asyncio.to_thread(_pair_inputs, engine, snapshot, query.query, rows)
-    if not are_stored:
-        skipped.append("stored_tokens:other_tokenizer")
-        engine.metrics.retokenized_passages.inc(rows.size)
-    logits = np.array(await engine.reranking.submit(inputs), np.float32)
-    dense_scores = snapshot.dense_scores(encoded.vector, rows).astype(np.float32)
-    relevance = engine.models.cross_encoder.calibration.relevance_logits(logits, dense_scores, rrf_scores)
-    scored = np.flatnonzero(np.isfinite(relevance))
-    if scored.size < rows.size:
-        skipped.append("rerank:no_finite_score")
-    order = scored[np.lexsort((rows[scored], -relevance[scored]))]
-    cut_tokens = np.array([item.passage_cut for item in inputs], np.int64)
-    reranked = Reranked(rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order])
-    return reranked, inputs[0].query_cut
-
-
-def _pair_inputs(engine: Engine, snapshot: Snapshot, query: str, rows: Rows) -> tuple[list[ModelInput], bool]:
-    """Return the cross-encoder's inputs, and whether the index's stored tokens could be used."""
-    cross_encoder = engine.models.cross_encoder
-    tokens = snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
-    if tokens is not None:
-        return cross_encoder.inputs(query, tokens), True
-    encoded = cross_encoder.tokenizer.encode_batch(snapshot.passage_texts(rows))
-    return cross_encoder.inputs(query, [text.ids for text in encoded]), False
-
-
 async def _read(engine: Engine, query: AnswerQuery, sources: list[Source]) -> Reading:
     reader = engine.models.reader
     task = await asyncio.to_thread(reader.prepare, query.query, [source.text for source in sources])
     logits = await engine.reading.submit(task.inputs)
     return await asyncio.to_thread(reader.decide, task, logits, n_best=query.top_k, threshold=query.no_answer_threshold)
-
-
-_NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows)

@@ -3,15 +3,14 @@
 Limits of single fields live here, so that OpenAPI shows them.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from indexer.filters import Filter
 from service.answers import OwnPassage
-from service.candidates import Mode
 from service.filter_bodies import FILTER_EXAMPLE, MAX_FIELD_CHARACTERS, OptionalFilter
-from service.pipeline import AnswerQuery, SearchQuery
+from service.queries import AnswerQuery, Mode, SearchQuery
 
 MAX_QUERY_CHARACTERS = 4_000
 MAX_TOP_K = 100
@@ -24,7 +23,10 @@ MAX_PASSAGE_CHARACTERS = 100_000
 MAX_NAME_CHARACTERS = 512
 MAX_FACETS = 20
 MAX_FACET_K = 1_000
+MAX_SEARCHES = 64
+MAX_TIMEOUT_MS = 600_000
 
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 _FieldName = Annotated[str, Field(min_length=1, max_length=MAX_FIELD_CHARACTERS)]
 
 
@@ -36,6 +38,25 @@ def _not_blank(value: object) -> object:
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class _Timed(_Request):
+    """What every request over an index may say."""
+
+    index: str | None = Field(
+        default=None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one."
+    )
+    timeout_ms: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_TIMEOUT_MS,
+        description="Deadline in milliseconds, if it is earlier than the service's. Near it fewer candidates are "
+        "reranked, and `skipped` says so.",
+    )
+
+    def timeout_seconds(self) -> float | None:
+        """Return the client's deadline."""
+        return None if self.timeout_ms is None else self.timeout_ms / 1000
 
 
 class _Retrieval(_Request):
@@ -63,22 +84,30 @@ class _Retrieval(_Request):
         "counted: each leg finds the best `retrieve_k` of what it leaves.",
         examples=[FILTER_EXAMPLE],
     )
-    index: str | None = Field(
-        default=None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one."
-    )
 
     def to_filter(self) -> Filter | None:
         """Return the filter for the pipeline."""
         return self.filter.to_filter() if self.filter is not None else None
 
 
-class SearchRequest(_Retrieval):
-    """Body of `POST /v1/search`."""
+class Search(_Retrieval):
+    """One search, without what it shares with others of a batch."""
 
     top_k: int = Field(default=10, ge=1, le=MAX_TOP_K, description="Results on this page; never changes the ranking.")
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Results before this page.")
     highlight: bool = Field(default=True, description="Whether to give the places of the query's words.")
-    explain: bool = Field(default=False, description="Whether to give each candidate's ranks.")
+    explain: bool = Field(
+        default=False,
+        description="Whether to give each result's ranks, the weight of each term, and what made its score.",
+    )
+    min_score: Finite | None = Field(
+        default=None,
+        description="Least `score` of a result: of relevance, in [0, 1], where `rerank` is set, else of the mode's "
+        "score. Candidates without that score are left out too.",
+    )
+    group_by_document: bool = Field(
+        default=False, description="Whether to list each document once, by its best passage."
+    )
     facets: list[_FieldName] = Field(
         default=[],
         max_length=MAX_FACETS,
@@ -87,9 +116,32 @@ class SearchRequest(_Retrieval):
     )
     facet_k: int = Field(default=10, ge=1, le=MAX_FACET_K, description="How many values of each facet to list.")
 
-    def to_query(self) -> SearchQuery:
+    @model_validator(mode="after")
+    def _min_score_fits_its_scale(self) -> "Search":
+        if self.rerank and self.min_score is not None and not 0 <= self.min_score <= 1:
+            raise ValueError("With `rerank` the scale of `min_score` is that of relevance, from 0 to 1.")
+        return self
+
+    def to_query(self, index: str | None) -> SearchQuery:
         """Return it for the pipeline."""
-        return SearchQuery(**self.model_dump(exclude={"filter"}), filter=self.to_filter())
+        return SearchQuery(**self.model_dump(include=_SEARCH_FIELDS), index=index, filter=self.to_filter())
+
+
+_SEARCH_FIELDS = Search.model_fields.keys() - {"filter"}
+
+
+class SearchRequest(Search, _Timed):
+    """Body of `POST /v1/search`."""
+
+
+class SearchBatchRequest(_Timed):
+    """Body of `POST /v1/search/batch`."""
+
+    searches: list[Search] = Field(
+        min_length=1,
+        max_length=MAX_SEARCHES,
+        description="Each as a body of `/v1/search`, but for `index` and `timeout_ms`, which all of them share.",
+    )
 
 
 class PassageBody(_Request):
@@ -99,12 +151,12 @@ class PassageBody(_Request):
     text: str = Field(max_length=MAX_PASSAGE_CHARACTERS)
 
 
-class AnswerRequest(_Retrieval):
+class AnswerRequest(_Retrieval, _Timed):
     """Body of `POST /v1/answer`."""
 
     top_k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Spans to list; never changes the decision.")
     read_k: int = Field(default=5, ge=1, le=MAX_READ_K, description="How many of the best passages the reader reads.")
-    no_answer_threshold: float | None = Field(
+    no_answer_threshold: Finite | None = Field(
         default=None,
         description="Least margin of an answer over no answer; null for the one that the model was tuned to.",
     )
@@ -122,5 +174,5 @@ class AnswerRequest(_Retrieval):
     def to_query(self) -> AnswerQuery:
         """Return it for the pipeline."""
         passages = None if self.passages is None else [OwnPassage(each.id, each.text) for each in self.passages]
-        fields = self.model_dump(exclude={"filter", "passages"})
+        fields = self.model_dump(exclude={"filter", "passages", "timeout_ms"})
         return AnswerQuery(**fields, filter=self.to_filter(), passages=passages)

@@ -16,19 +16,17 @@ from service.examples import (
     PROBE_PROBLEMS,
 )
 from service.problems import ClientLeft, NotReady, UnknownDocument
-from service.requests import MAX_NAME_CHARACTERS, AnswerRequest, SearchRequest
+from service.requests import MAX_NAME_CHARACTERS, AnswerRequest, SearchBatchRequest, SearchRequest
 from service.schemas import (
     AnswerResponse,
     DocumentResponse,
     HealthResponse,
     IndexesResponse,
-    SearchResponse,
     answer_response,
     document_response,
     index_body,
-    search_response,
 )
-from service.stages import Deadline
+from service.search_schemas import SearchBatchResponse, SearchResponse, search_batch_response, search_response
 
 router = APIRouter(route_class=StrictJsonRoute)
 
@@ -51,8 +49,8 @@ ReadyEngine = Annotated[Engine, Depends(ready_engine)]
 @router.post("/v1/search", summary="Search the index", tags=["search"], responses=BODY_PROBLEMS)
 async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> SearchResponse:
     """Passages from BM25 and dense retrieval, fused, reranked by the cross-encoder, with every score they earned."""
-    deadline = Deadline.after(engine.settings.request_timeout_seconds)
-    outcome = await while_connected(request, pipeline.search(engine, body.to_query(), deadline))
+    deadline = engine.deadline(body.timeout_seconds())
+    outcome = await while_connected(request, pipeline.search(engine, body.to_query(body.index), deadline))
     request.state.facts |= {
         "query_characters": len(outcome.query),
         "n_candidates": outcome.n_candidates,
@@ -67,10 +65,25 @@ async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> 
     return search_response(outcome, request.state.request_id)
 
 
+@router.post("/v1/search/batch", summary="Search for several queries", tags=["search"], responses=BODY_PROBLEMS)
+async def search_batch(body: SearchBatchRequest, request: Request, engine: ReadyEngine) -> SearchBatchResponse:
+    """As many searches, answered from one snapshot before one deadline. All of them succeed, or none does."""
+    deadline = engine.deadline(body.timeout_seconds())
+    queries = [each.to_query(body.index) for each in body.searches]
+    outcomes = await while_connected(request, pipeline.search_all(engine, queries, deadline))
+    request.state.facts |= {
+        "n_searches": len(outcomes),
+        "query_characters": sum(len(outcome.query) for outcome in outcomes),
+        "rerank_k_used": sum(outcome.rerank_k_used for outcome in outcomes),
+        "n_results": sum(len(outcome.results) for outcome in outcomes),
+    }
+    return search_batch_response(outcomes, request.state.request_id)
+
+
 @router.post("/v1/answer", summary="Answer a question", tags=["search"], responses=BODY_PROBLEMS)
 async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> AnswerResponse:
     """Answer spans read from the best passages of the index, or from your own `passages`; or that there is none."""
-    deadline = Deadline.after(engine.settings.request_timeout_seconds)
+    deadline = engine.deadline(body.timeout_seconds())
     outcome = await while_connected(request, pipeline.answer(engine, body.to_query(), deadline))
     request.state.facts |= {
         "query_characters": len(outcome.query),

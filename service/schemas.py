@@ -1,4 +1,4 @@
-"""The bodies of HTTP responses, and the one place where they are built from results."""
+"""The bodies of HTTP responses, and the one place where they are built; those of searches: `search_schemas.py`."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,93 +9,25 @@ from indexer.documents import Document
 from indexer.filters import Filtered
 from indexer.snapshot import Snapshot
 from service.answers import Reason
-from service.candidates import Result, ScoreKind
-from service.filter_bodies import FacetBody, FilteredBody
-from service.pipeline import AnswerOutcome, SearchOutcome
+from service.filter_bodies import FilteredBody
+from service.pipeline import AnswerOutcome
 
-_SKIPPED = (
+SKIPPED = (
     "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_terms` (stop words "
     "and signs are all that the query has), `bm25:no_match` (no passage that the filter left holds a term of it), "
     "`rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the model gave no number for some "
     "candidates, which keep their fused order), `stored_tokens:other_tokenizer` (passages were tokenized for this "
-    "request)."
+    "request), `rerank:deadline` (it was cut short: candidates that were not reranked keep their fused order)."
 )
 
 
-class _Response(BaseModel):
+class ResponseBody(BaseModel):
+    """What all bodies of responses are."""
+
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
-class Slice(_Response):
-    """Half-open, in Unicode code points."""
-
-    start: int
-    end: int
-
-
-class ScoresBody(_Response):
-    """Every score that the candidate earned, null where the mode or the depth left it out."""
-
-    bm25: float | None
-    dense: float | None = Field(description="Cosine of query and passage.")
-    rrf: float | None = Field(description="Reciprocal rank fusion, k = 60.")
-    rerank_logit: float | None = Field(description="The cross-encoder's raw logit.")
-    relevance: float | None = Field(description="Calibrated, in [0, 1].")
-
-
-class ExplanationBody(_Response):
-    """Ranks from 1, null where a leg did not find the candidate within `retrieve_k`."""
-
-    bm25_rank: int | None
-    dense_rank: int | None
-    fused_rank: int
-    bm25_rrf: float | None = Field(description="What BM25's rank adds to `rrf`.")
-    dense_rrf: float | None = Field(description="What the dense rank adds to `rrf`.")
-    relevance_logit: float | None = Field(description="`relevance` is its sigmoid.")
-
-
-class ResultBody(_Response):
-    """One candidate. `text` is `[start, end)` of the document's text."""
-
-    rank: int
-    document_id: str
-    passage_id: str
-    title: str
-    heading: str
-    text: str
-    start: int
-    end: int
-    url: str | None
-    metadata: dict[str, str | int | float | bool]
-    truncated: bool = Field(description="Whether the cross-encoder could not read all of it.")
-    cut_tokens: int
-    score: float
-    score_kind: ScoreKind
-    scores: ScoresBody
-    highlights: list[Slice] = Field(description="Words of `text` that share a term with the query.")
-    explanation: ExplanationBody | None = None
-
-
-class SearchResponse(_Response):
-    """Body of the response to `POST /v1/search`."""
-
-    request_id: str
-    index: str
-    snapshot: str
-    query: str
-    results: list[ResultBody]
-    filter: FilteredBody | None
-    facets: list[FacetBody]
-    n_candidates: int
-    rerank_k_used: int
-    truncated: bool
-    query_cut_tokens: int
-    n_passages_cut: int
-    skipped: list[str] = Field(description=_SKIPPED)
-    timings_ms: dict[str, float]
-
-
-class AnswerBody(_Response):
+class AnswerBody(ResponseBody):
     """A span: `[start, end)` of the document's text, or of the caller's passage."""
 
     text: str
@@ -114,7 +46,7 @@ class AnswerBody(_Response):
     null_margin: float = Field(description="The span's logit minus the null score of its passage.")
 
 
-class NoAnswerBody(_Response):
+class NoAnswerBody(ResponseBody):
     """The decision and what it was made from."""
 
     is_no_answer: bool
@@ -126,7 +58,7 @@ class NoAnswerBody(_Response):
     threshold_origin: str
 
 
-class AnswerResponse(_Response):
+class AnswerResponse(ResponseBody):
     """Body of the response to `POST /v1/answer`. `answer` is the first of `answers`, or null."""
 
     request_id: str
@@ -140,11 +72,11 @@ class AnswerResponse(_Response):
     truncated: bool
     query_cut_tokens: int
     n_passages_read: int
-    skipped: list[str] = Field(description=_SKIPPED)
+    skipped: list[str] = Field(description=SKIPPED)
     timings_ms: dict[str, float]
 
 
-class DocumentResponse(_Response):
+class DocumentResponse(ResponseBody):
     """Body of the response to `GET /v1/documents/{document_id}`."""
 
     index: str
@@ -156,7 +88,7 @@ class DocumentResponse(_Response):
     metadata: dict[str, str | int | float | bool]
 
 
-class IndexBody(_Response):
+class IndexBody(ResponseBody):
     """A snapshot that is served."""
 
     index: str
@@ -165,26 +97,26 @@ class IndexBody(_Response):
     n_passages: int
 
 
-class IndexesResponse(_Response):
+class IndexesResponse(ResponseBody):
     """Body of the response to `GET /v1/indexes`."""
 
     indexes: list[IndexBody]
 
 
-class HealthResponse(_Response):
+class HealthResponse(ResponseBody):
     """Body of the probes."""
 
     status: Literal["alive", "ready"]
 
 
-class Fault(_Response):
+class Fault(ResponseBody):
     """One value that does not fit."""
 
     pointer: str = Field(description="JSON pointer into the body (RFC 6901), `#` for the whole.")
     detail: str
 
 
-class ProblemBody(_Response):
+class ProblemBody(ResponseBody):
     """A problem document, RFC 9457. The types are listed in docs/problems.md."""
 
     type: str
@@ -193,26 +125,6 @@ class ProblemBody(_Response):
     detail: str | None = None
     errors: list[Fault] | None = None
     request_id: str
-
-
-def search_response(outcome: SearchOutcome, request_id: str) -> SearchResponse:
-    """Return the body of a page of results."""
-    return SearchResponse(
-        request_id=request_id,
-        index=outcome.index,
-        snapshot=outcome.snapshot,
-        query=outcome.query,
-        results=[_result(result) for result in outcome.results],
-        filter=_filter(outcome.filtered),
-        facets=[FacetBody.model_validate(facet) for facet in outcome.facets],
-        n_candidates=outcome.n_candidates,
-        rerank_k_used=outcome.rerank_k_used,
-        truncated=outcome.query_cut_tokens > 0 or outcome.n_passages_cut > 0,
-        query_cut_tokens=outcome.query_cut_tokens,
-        n_passages_cut=outcome.n_passages_cut,
-        skipped=outcome.skipped,
-        timings_ms=_milliseconds(outcome.timings),
-    )
 
 
 def answer_response(outcome: AnswerOutcome, request_id: str) -> AnswerResponse:
@@ -226,12 +138,12 @@ def answer_response(outcome: AnswerOutcome, request_id: str) -> AnswerResponse:
         answer=answers[0] if outcome.answer is not None else None,
         answers=answers,
         no_answer=NoAnswerBody.model_validate(outcome.no_answer),
-        filter=_filter(outcome.filtered),
+        filter=filter_body(outcome.filtered),
         truncated=outcome.query_cut_tokens > 0,
         query_cut_tokens=outcome.query_cut_tokens,
         n_passages_read=outcome.n_passages_read,
         skipped=outcome.skipped,
-        timings_ms=_milliseconds(outcome.timings),
+        timings_ms=milliseconds(outcome.timings),
     )
 
 
@@ -258,32 +170,11 @@ def index_body(snapshot: Snapshot) -> IndexBody:
     )
 
 
-def _result(result: Result) -> ResultBody:
-    passage = result.passage
-    return ResultBody(
-        rank=result.rank,
-        document_id=passage.document_id,
-        passage_id=passage.passage_id,
-        title=passage.title,
-        heading=passage.heading,
-        text=passage.text,
-        start=passage.start,
-        end=passage.end,
-        url=passage.url,
-        metadata=dict(passage.metadata),
-        truncated=result.cut_tokens > 0,
-        cut_tokens=result.cut_tokens,
-        score=result.score,
-        score_kind=result.score_kind,
-        scores=ScoresBody.model_validate(result.scores),
-        highlights=[Slice(start=start, end=end) for start, end in result.highlights],
-        explanation=None if result.explanation is None else ExplanationBody.model_validate(result.explanation),
-    )
-
-
-def _filter(filtered: Filtered | None) -> FilteredBody | None:
+def filter_body(filtered: Filtered | None) -> FilteredBody | None:
+    """Return the body of what a filter left, None for no filter."""
     return None if filtered is None else FilteredBody.model_validate(filtered)
 
 
-def _milliseconds(timings: Mapping[str, float]) -> dict[str, float]:
+def milliseconds(timings: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds as milliseconds, to the microsecond."""
     return {name: round(1000 * seconds, 3) for name, seconds in timings.items()}

@@ -66,10 +66,10 @@ class Settings(BaseSettings):
         description="Token budget of one batch for each thread; about an eighth of a second of reranking, "
         "which is what a short request waits for at most.",
     )
-    max_waiting_tokens: int = Field(
+    max_admitted_tokens: int = Field(
         default=500_000,
         ge=1,
-        description="Tokens that may wait for one model before requests get 429; "
+        description="Estimated tokens of all requests under way, beyond which more requests get 429; "
         "about fifteen seconds of reranking on two cores.",
     )
     max_body_bytes: int = Field(

@@ -12,18 +12,28 @@ from service.problems import DeadlineExceeded
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A point in the running event loop's time."""
+    """A span of the running event loop's time: a request begins at one end and must be over at the other."""
 
+    began: float
     at: float
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """Return the deadline that is `seconds` away."""
-        return cls(asyncio.get_running_loop().time() + seconds)
+        """Return the deadline of a request that begins now, `seconds` away."""
+        now = asyncio.get_running_loop().time()
+        return cls(now, now + seconds)
+
+    def share(self, share: float) -> float:
+        """Return the time at which that share of the span is over."""
+        return self.began + share * (self.at - self.began)
+
+    def seconds_left(self) -> float:
+        """Return how long it is to the deadline, negative when it has passed."""
+        return self.at - asyncio.get_running_loop().time()
 
     def check(self, stage: str) -> None:
         """Raise DeadlineExceeded if the deadline has passed."""
-        if asyncio.get_running_loop().time() >= self.at:
+        if self.seconds_left() <= 0:
             raise DeadlineExceeded(f"The deadline passed before the end of the stage `{stage}`.")
 
 

@@ -145,10 +145,22 @@ MODELS = (
         (Query("sum by (model) (tercet_queue_waiting)", "{{model}}"),),
     ),
     Panel(
-        "Rejected",
+        "Refused",
         "reqps",
-        "Requests a second turned away because a queue was full (429).",
-        (Query(rate("tercet_queue_rejected_total", by="model"), "{{model}}"),),
+        "Requests a second turned away before any work: too much is under way, or the deadline cannot be kept.",
+        (Query(rate("tercet_requests_refused_total", by="reason"), "{{reason}}"),),
+    ),
+    Panel(
+        "Cut short",
+        "reqps",
+        "Requests a second of which a stage was cut short for the deadline.",
+        (Query(rate("tercet_degraded_total", by="stage"), "{{stage}}"),),
+    ),
+    Panel(
+        "Under way",
+        "short",
+        "Estimated tokens of the requests under way.",
+        (Query("sum by (instance) (tercet_admitted_tokens)", "{{instance}}"),),
     ),
     Panel("Batch size", "short", "Mean number of inputs run together.", (Query(BATCH_MEAN, "{{model}}"),)),
     Panel(

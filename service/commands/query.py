@@ -12,9 +12,11 @@ from service.commands.faults import CommandError
 from service.commands.output import console, counted, print_json, say
 from service.engine import open_engine
 from service.filter_bodies import FacetBody, FilteredBody
-from service.pipeline import AnswerOutcome, AnswerQuery, SearchOutcome, SearchQuery, answer, search
+from service.pipeline import AnswerOutcome, SearchOutcome, answer, search
 from service.problems import Problem
-from service.schemas import AnswerBody, ResultBody, answer_response, search_response
+from service.queries import AnswerQuery, SearchQuery
+from service.schemas import AnswerBody, answer_response
+from service.search_schemas import ResultBody, search_response
 from service.settings import Settings
 
 _REQUEST_ID = "command-line"

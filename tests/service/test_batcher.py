@@ -7,21 +7,24 @@ from typing import Any
 
 import pytest
 
-from service.batcher import BatchLimits, MicroBatcher
-from service.problems import NotReady, Overloaded
+from service.batcher import MicroBatcher
+from service.problems import NotReady
 
 
 class Model:
-    """Negates numbers; waits while the gate is closed, fails on 13, and remembers its batches."""
+    """Negates numbers; waits while the gate is closed, as it does itself at one number; fails on 13."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
+        self.stops_at = 0
 
     def run(self, items: Sequence[int]) -> list[int]:
         self.batches.append(list(items))
+        if self.stops_at in items:
+            self.gate.clear()
         self.entered.set()
         assert self.gate.wait(10)
         if 13 in items:
@@ -34,25 +37,20 @@ class Tally:
 
     def __init__(self) -> None:
         self.batch_items: list[int] = []
-        self.n_rejected = 0
 
     def batch(self, n_items: int) -> None:
         self.batch_items.append(n_items)
-
-    def rejected(self) -> None:
-        self.n_rejected += 1
 
 
 Batcher = MicroBatcher[int, int]
 Scenario = Callable[[Batcher, Model], Awaitable[None]]
 
 
-def play(scenario: Scenario, *, max_batch_tokens: int = 8, max_waiting_tokens: int = 1000) -> tuple[Model, Tally]:
+def play(scenario: Scenario, *, max_batch_tokens: int = 8) -> tuple[Model, Tally]:
     model, tally = Model(), Tally()
-    limits = BatchLimits(max_batch_tokens, max_waiting_tokens)
 
     async def main() -> None:
-        batcher = Batcher(model.run, cost=lambda item: item, limits=limits, observer=tally)
+        batcher = Batcher(model.run, cost=lambda item: item, max_batch_tokens=max_batch_tokens, observer=tally)
         batcher.start()
         try:
             await scenario(batcher, model)
@@ -190,7 +188,7 @@ def test_a_failed_batch_fails_only_its_callers_and_the_next_batch_runs() -> None
 
 def test_a_model_that_returns_too_few_outputs_fails_its_callers() -> None:
     async def main() -> None:
-        batcher = Batcher(lambda items: [], cost=lambda item: item, limits=BatchLimits(8, 8), observer=Tally())
+        batcher = Batcher(lambda items: [], cost=lambda item: item, max_batch_tokens=8, observer=Tally())
         batcher.start()
         with pytest.raises(ValueError, match="shorter"):
             await batcher.submit([1])
@@ -199,27 +197,34 @@ def test_a_model_that_returns_too_few_outputs_fails_its_callers() -> None:
     asyncio.run(main())
 
 
-def test_a_full_queue_raises_at_once_and_says_when_to_come_back() -> None:
+def test_what_is_done_by_a_time_comes_in_order_and_the_rest_costs_nothing() -> None:
     async def scenario(batcher: Batcher, model: Model) -> None:
-        held = await hold(batcher, model)
-        [waiting] = await enter(batcher.submit([5]))
-        with pytest.raises(Overloaded) as refusal:
-            await batcher.submit([6])
-        assert int(refusal.value.headers["Retry-After"]) >= 1
+        now = asyncio.get_running_loop().time()
+        assert await batcher.submit_until([2, 3], now + 10) == [-2, -3]
+        assert await batcher.submit_until([], now) == []
+        held = await hold(batcher, model)  # a batch that no time hastens
+        late = asyncio.create_task(batcher.submit_until([4, 4, 4, 4], now + 10))
+        assert await batcher.submit_until([5, 6], asyncio.get_running_loop().time() + 0.01) == []
+        model.entered.clear()
         model.gate.set()
-        await asyncio.gather(held, waiting)
-        assert await batcher.submit([6]) == [-6]
+        await asyncio.to_thread(model.entered.wait, 10)
+        assert await late == [-4] * 4
+        await held
 
-    model, tally = play(scenario, max_waiting_tokens=10)
-    assert tally.n_rejected == 1
-    assert model.batches == [[1], [5], [6]]
+    model, _ = play(scenario)
+    assert model.batches == [[2, 3], [1], [4, 4], [4, 4]]
 
 
-def test_an_empty_queue_takes_a_request_of_any_length() -> None:
+def test_what_was_done_before_the_time_is_kept() -> None:
     async def scenario(batcher: Batcher, model: Model) -> None:
-        assert await batcher.submit([6] * 4) == [-6] * 4
+        model.stops_at = 7
+        assert await batcher.submit_until([8, 7, 6], asyncio.get_running_loop().time() + 0.3) == [-8]
+        assert batcher.n_waiting == 0
+        model.gate.set()
+        assert await batcher.submit([5]) == [-5]
 
-    play(scenario, max_waiting_tokens=10)
+    model, _ = play(scenario)
+    assert model.batches == [[8], [7], [5]]
 
 
 def test_stopping_fails_every_waiter_and_everybody_who_comes_later() -> None:

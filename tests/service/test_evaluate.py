@@ -32,7 +32,8 @@ from service.evaluate import (
     ranked_documents,
     read_judged_queries,
 )
-from service.pipeline import SearchQuery, search
+from service.pipeline import search
+from service.queries import SearchQuery
 from service.settings import Settings
 from tests.service.commands import Tercet, tercet_with
 from tests.service.conftest import TinyModels

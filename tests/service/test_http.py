@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, MutableMapping
+import time
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from httpx2 import Response
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.app import begin_draining, create_app
+from service.engine import Engine
 from service.logs import JsonFormatter
 from service.problems import ClientLeft, DeadlineExceeded
 from service.routes import while_connected
@@ -287,33 +289,71 @@ def test_a_passed_deadline_is_a_504(settings: Settings) -> None:
         assert "`encode`" in problem["detail"]
 
 
-def test_a_full_queue_is_a_429_with_retry_after(settings: Settings) -> None:
-    for client in started(settings.model_copy(update={"max_waiting_tokens": 1, "batch_tokens_per_thread": 1})):
+def engine_of(client: TestClient) -> Engine:
+    application = client.app
+    assert isinstance(application, FastAPI)
+    engine: Engine = application.state.engine
+    return engine
+
+
+def test_a_full_service_says_429_with_retry_after_before_any_work(settings: Settings) -> None:
+    for client in started(settings.model_copy(update={"max_admitted_tokens": 1})):
         assert client.post("/v1/search", json={"query": "honey"}).status_code == 200
-        application = client.app
-        assert isinstance(application, FastAPI)
-        application.state.engine.encoding._queue.append(_Stuck())
-        response = client.post("/v1/search", json={"query": "honey"})
-        application.state.engine.encoding._queue.clear()
-        problem_of(response, 429, "overloaded")
-        assert int(response.headers["retry-after"]) >= 1
-        assert count(client, "tercet_queue_rejected_total", model="dual_encoder") == 1
+        admission = engine_of(client).admission
+        assert (admission.tokens, admission.n_requests) == (0, 0)
+        admission.tokens, admission.n_requests = 5, 1  # as if a request were under way
+        n_batches = count(client, "tercet_batch_items_count", model="dual_encoder")
+        for path, body in (
+            ("/v1/search", {"query": "honey"}),
+            ("/v1/search/batch", {"searches": [{"query": "honey"}]}),
+            ("/v1/answer", {"query": "honey"}),
+            ("/v1/answer", {"query": "honey", "passages": [{"id": "a", "text": "b"}]}),
+        ):
+            response = client.post(path, json=body)
+            problem_of(response, 429, "overloaded")
+            assert int(response.headers["retry-after"]) >= 1
+        assert count(client, "tercet_requests_refused_total", reason="full") == 4
+        assert count(client, "tercet_batch_items_count", model="dual_encoder") == n_batches
 
 
-class _Done:
-    def done(self) -> bool:
-        return False
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/answer"])
+def test_the_deadline_that_a_client_sends_counts_if_it_is_earlier(settings: Settings, path: str) -> None:
+    for client in started(settings):
+        engine = engine_of(client)
+        engine.encoding._run = _stuck(seconds=0.3, run=engine.encoding._run)
+        problem_of(client.post(path, json={"query": "honey", "timeout_ms": 20}), 504, "deadline-exceeded")
+        assert client.post(path, json={"query": "honey", "timeout_ms": 600_000}).status_code == 200
+    for client in started(settings.model_copy(update={"request_timeout_seconds": 1e-9})):
+        problem_of(client.post(path, json={"query": "honey", "timeout_ms": 1000}), 504, "deadline-exceeded")
 
 
-class _Stuck:
-    """A waiter that the worker has not been told of."""
+@pytest.mark.parametrize(("seconds", "some"), [(0.1, True), (1.5, False)])
+def test_near_the_deadline_fewer_candidates_are_reranked_and_the_response_says_so(
+    settings: Settings, seconds: float, some: bool
+) -> None:
+    for client in started(settings.model_copy(update={"batch_tokens_per_thread": 1})):  # one candidate a batch
+        fused = client.post("/v1/search", json={"query": "honey", "rerank": False, "top_k": 100}).json()
+        engine = engine_of(client)
+        engine.reranking._run = _stuck(seconds=seconds, run=engine.reranking._run)
+        body = client.post("/v1/search", json={"query": "honey", "top_k": 100, "timeout_ms": 1000}).json()
+        n_reranked = body["rerank_k_used"]
+        assert "rerank:deadline" in body["skipped"]
+        assert 0 < n_reranked < 10 if some else n_reranked == 0
+        ids, fused_ids = ([each["passage_id"] for each in page["results"]] for page in (body, fused))
+        assert set(ids[:n_reranked]) == set(fused_ids[:n_reranked])
+        assert ids[n_reranked:] == fused_ids[n_reranked:]
+        assert [each["score_kind"] for each in body["results"][n_reranked:]] == ["rrf"] * (len(ids) - n_reranked)
+        assert count(client, "tercet_degraded_total", stage="rerank") == 1
 
-    done = _Done()
-    items = ("",)
-    n_taken = 0
 
-    def waiting_tokens(self) -> int:
-        return 5
+def _stuck(*, seconds: float, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a model that takes so long a batch."""
+
+    def slow(items: Any) -> Any:
+        time.sleep(seconds)
+        return run(items)
+
+    return slow
 
 
 def test_before_and_after_it_is_ready_the_service_says_503_and_is_alive(settings: Settings) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.schemas import AnswerResponse, DocumentResponse, IndexesResponse, ProblemBody, SearchResponse
+from service.schemas import AnswerResponse, DocumentResponse, IndexesResponse, ProblemBody
+from service.search_schemas import SearchBatchResponse, SearchResponse
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def description(client: TestClient) -> dict[str, Any]:
 
 def test_every_route_is_described(description: dict[str, Any]) -> None:
     assert set(description["paths"]) == {
-        "/v1/search", "/v1/answer", "/v1/documents/{document_id}", "/v1/indexes", "/healthz", "/readyz", "/metrics",
+        "/v1/search", "/v1/search/batch", "/v1/answer", "/v1/documents/{document_id}", "/v1/indexes", "/healthz", "/readyz", "/metrics",
         "/v1/jobs", "/v1/jobs/upload", "/v1/jobs/{job_id}",
     }  # fmt: skip
 
@@ -25,6 +26,7 @@ def test_every_route_is_described(description: dict[str, Any]) -> None:
     ("path", "statuses"),
     [
         ("/v1/search", "200 400 404 413 415 422 429 500 503 504"),
+        ("/v1/search/batch", "200 400 404 413 415 422 429 500 503 504"),
         ("/v1/answer", "200 400 404 413 415 422 429 500 503 504"),
         ("/v1/documents/{document_id}", "200 404 422 500 503"),
         ("/v1/indexes", "200 500 503"),
@@ -52,6 +54,7 @@ def test_problems_are_described_as_problem_documents_with_examples(description: 
     ("path", "model"),
     [
         ("/v1/search", SearchResponse),
+        ("/v1/search/batch", SearchBatchResponse),
         ("/v1/answer", AnswerResponse),
         ("/v1/documents/{document_id}", DocumentResponse),
         ("/v1/indexes", IndexesResponse),

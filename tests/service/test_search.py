@@ -169,3 +169,92 @@ def test_a_document_is_found_by_its_id_even_with_slashes(client: TestClient, doc
     body = client.get(f"/v1/documents/{document.document_id}").json()
     assert (body["document_id"], body["text"], body["url"]) == (document.document_id, document.text, document.url)
     assert body["metadata"] == dict(document.metadata)
+
+
+def test_explain_shows_the_weight_of_each_term_and_the_parts_of_the_relevance(client: TestClient) -> None:
+    for result in search(client, QUERY + " bees", explain=True, top_k=100)["results"]:
+        why, scores = result["explanation"], result["scores"]
+        weights = [each["weight"] for each in why["bm25_terms"]]
+        assert weights == sorted(weights, reverse=True)
+        assert sum(weights) == pytest.approx(scores["bm25"], rel=1e-6)
+        assert {each["term"]: each["n_in_query"] for each in why["bm25_terms"]}.get("bee", 2) == 2
+        assert sum(why["relevance_parts"].values()) == pytest.approx(why["relevance_logit"], abs=1e-5)
+    [plain] = search(client, explain=True, rerank=False, mode="dense", top_k=1)["results"]
+    assert plain["explanation"]["bm25_terms"] == []
+    assert plain["explanation"]["relevance_parts"] is None
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("hybrid", "rrf"), ("dense", "dense"), ("bm25", "bm25")])
+def test_min_score_keeps_what_reaches_it_on_the_scale_that_orders(client: TestClient, mode: str, kind: str) -> None:
+    for fields in ({"mode": mode}, {"mode": mode, "rerank": False}):
+        whole = search(client, top_k=100, **fields)
+        limit = whole["results"][len(whole["results"]) // 2]["score"]
+        kept = search(client, top_k=100, min_score=limit, **fields)
+        assert kept["results"] == [each for each in whole["results"] if each["score"] >= limit]
+        assert {each["score_kind"] for each in kept["results"]} == {"relevance" if "rerank" not in fields else kind}
+        assert kept["n_below_min_score"] == len(whole["results"]) - len(kept["results"]) > 0
+        assert kept["n_candidates"] == whole["n_candidates"]
+
+
+def test_min_score_leaves_out_what_was_not_reranked(client: TestClient) -> None:
+    body = search(client, rerank_k=2, min_score=0, top_k=100)
+    assert [each["score_kind"] for each in body["results"]] == ["relevance"] * 2
+    assert body["n_below_min_score"] == body["n_candidates"] - 2
+
+
+@pytest.mark.parametrize("min_score", [-0.1, 1.5, 9])
+def test_a_min_score_beyond_the_scale_of_relevance_is_refused(client: TestClient, min_score: float) -> None:
+    """Case 1: a threshold for logits does nothing on the scale from 0 to 1, and says so."""
+    response = client.post("/v1/search", json={"query": QUERY, "min_score": min_score})
+    assert response.status_code == 422
+    assert "from 0 to 1" in response.json()["errors"][0]["detail"]
+    search(client, min_score=min_score, rerank=False)
+
+
+def test_grouped_by_document_the_best_passage_stands_for_each(client: TestClient) -> None:
+    whole = search(client, top_k=100)["results"]
+    grouped = search(client, top_k=100, group_by_document=True)["results"]
+    names = [each["document_id"] for each in whole]
+    assert len(set(names)) < len(names), "some document has several passages"
+    assert [each["document_id"] for each in grouped] == list(dict.fromkeys(names))
+    assert [each["rank"] for each in grouped] == list(range(1, len(grouped) + 1))
+    for each in grouped:
+        best = next(other for other in whole if other["document_id"] == each["document_id"])
+        assert (each["passage_id"], each["score"]) == (best["passage_id"], best["score"])
+        assert each["n_document_candidates"] == names.count(each["document_id"])
+    pages = [search(client, top_k=2, offset=at, group_by_document=True)["results"] for at in range(0, len(grouped), 2)]
+    assert [each for page in pages for each in page] == grouped
+    assert {each["n_document_candidates"] for each in whole} == {None}
+
+
+def test_a_batch_answers_each_search_as_if_it_were_alone(client: TestClient) -> None:
+    searches: list[dict[str, Any]] = [
+        {"query": QUERY, "top_k": 2},
+        {"query": "beta", "rerank": False, "explain": True},
+        {"query": "!!!", "mode": "bm25"},
+    ]
+    response = client.post("/v1/search/batch", json={"searches": searches, "index": "default"})
+    assert response.status_code == 200, response.text
+    batch = response.json()
+    alone = [search(client, **each) for each in searches]
+    for one, other in zip(batch["responses"], alone, strict=True):
+        assert one["request_id"] == batch["request_id"]
+        timeless = {"request_id", "timings_ms"}
+        assert {k: v for k, v in one.items() if k not in timeless} == {
+            k: v for k, v in other.items() if k not in timeless
+        }
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"searches": []}, "#/searches"),
+        ({"searches": [{"query": "a"}] * 65}, "#/searches"),
+        ({"searches": [{"query": "a"}, {"query": " "}]}, "#/searches/1/query"),
+        ({"searches": [{"query": "a", "index": "default"}]}, "#/searches/0/index"),
+    ],
+)
+def test_a_bad_search_of_a_batch_is_named(client: TestClient, body: dict[str, Any], pointer: str) -> None:
+    response = client.post("/v1/search/batch", json=body)
+    assert response.status_code == 422
+    assert [fault["pointer"] for fault in response.json()["errors"]] == [pointer]
