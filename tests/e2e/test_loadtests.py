@@ -62,3 +62,25 @@ def test_a_service_that_is_not_there_is_one_sentence(queries: Path) -> None:
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
     assert "start it with `tercet serve`" in refused.stderr
+
+
+def test_clients_are_measured_together_with_healthz_and_beside_long_requests(
+    service: RunningService, queries: Path
+) -> None:
+    done = run("clients.py", str(queries), "--url", service.url, "--n", "16", "--rerank-k", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [level["n_clients"] for level in found["levels"]] == [1, 4, 16]
+    for level in found["levels"]:
+        assert 0 < level["p50_ms"] <= level["p99_ms"]
+        assert 0 < level["healthz_p99_ms"] <= level["healthz_max_ms"]
+    assert found["short_alone_ms"] > 0
+    assert found["short_beside_long_ms"] > 0
+
+
+def test_a_soak_says_how_memory_grew_and_what_was_answered(service: RunningService, queries: Path) -> None:
+    done = run("soak.py", str(queries), "--url", service.url, "--minutes", "0.05", "--clients", "2", "--json")
+    found = json.loads(done.stdout)
+    assert set(found["statuses"]) == {"200"}, done.stderr
+    assert found["median_mb"] > 10
+    assert done.returncode == (1 if found["growth"] > 0.05 else 0)
