@@ -177,8 +177,13 @@ class Bm25Index:
 
     def scores(self, terms: Sequence[str], rows: Rows) -> Scores:
         """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""
-        postings = self._postings(terms)
-        return self._sums(postings)[rows] if postings else np.zeros(rows.size)
+        sums, wanted = np.zeros(rows.size), rows.astype(np.int32)  # of the postings' type, or they would be converted
+        for where, count in self._postings(terms):
+            postings = self._rows[where]
+            places = np.minimum(np.searchsorted(postings, wanted), postings.size - 1)
+            is_there = postings[places] == wanted
+            sums[is_there] += count * self._weights[where][places[is_there]].astype(np.float64)
+        return sums.astype(np.float32).astype(np.float64)
 
     def explain(self, terms: Sequence[str], row: int) -> list[TermWeight]:
         """Return what each term that a passage holds adds to its score, the most first, ties by term.
