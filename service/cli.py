@@ -17,6 +17,7 @@ import typer
 
 from service.cli_filter import Where, read_filter
 from service.cli_index import indexing
+from service.cli_keys import keys
 from service.cli_models import models
 from service.cli_options import Data, Index, Json
 from service.cli_snapshots import snapshots
@@ -218,6 +219,7 @@ app.add_typer(indexing)
 app.add_typer(models)
 app.add_typer(training, name="train")
 app.add_typer(snapshots, name="snapshots")
+app.add_typer(keys, name="keys")
 
 
 @app.command()
