@@ -10,9 +10,12 @@ from importlib import metadata
 from fastapi import FastAPI
 
 from service import website
+from service.access import open_access
+from service.access_examples import with_access
 from service.bodies import StrictJsonRoute
 from service.engine import Engine, open_engine
 from service.examples import describe
+from service.guard import Guard
 from service.job_examples import with_job_examples
 from service.job_routes import router as job_router
 from service.jobs import open_jobs
@@ -20,7 +23,9 @@ from service.metrics import Metrics
 from service.observe import Observe
 from service.problems import install_handlers
 from service.routes import router
+from service.scopes import require_scopes
 from service.settings import Settings
+from service.sites import Sites
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -42,6 +47,9 @@ def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
     """Return the application. It answers probes at once, and requests when models and index are loaded and warm.
 
     Loading happens in the background of the ASGI lifespan; `outcome` learns how it ended.
+
+    Raises:
+        StartupError: the API keys are damaged, or needed and not there.
     """
     app = FastAPI(
         title="Tercet",
@@ -57,17 +65,19 @@ def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.files = website.load_files()
     app.state.metrics = Metrics()
+    app.state.access = open_access(settings, metrics=app.state.metrics)
     app.state.outcome = outcome if outcome is not None else Outcome()
     app.state.engine = None
     app.state.jobs = None
     app.state.is_draining = False
     app.state.on_draining = lambda: None
     app.state.metrics.watch_readiness(lambda: is_ready(app))
-    app.include_router(router)
-    app.include_router(job_router)
-    app.include_router(website.router)
-    app.openapi = lambda: with_job_examples(describe(app))  # type: ignore[method-assign]  # the framework's way to extend it
+    for each in (router, job_router, website.router):
+        require_scopes(each)
+        app.include_router(each)
+    app.openapi = lambda: with_access(with_job_examples(describe(app)))  # type: ignore[method-assign]  # the framework's way to extend it
     install_handlers(app)
+    app.add_middleware(Guard, access=app.state.access, sites=Sites(settings))
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app
 
@@ -92,9 +102,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.on_draining = partial(asyncio.get_running_loop().call_soon_threadsafe, draining.set)
     serving = asyncio.create_task(_serve_engine(app, draining=draining, ending=ending))
     serving.add_done_callback(lambda task: _note_failure(app, task))
+    watching = asyncio.create_task(app.state.access.watch())
     try:
         yield
     finally:
+        watching.cancel()
         begin_draining(app)
         ending.set()
         with suppress(Exception):  # _note_failure has told of it

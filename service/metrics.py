@@ -1,10 +1,11 @@
 """Every Prometheus series of the service. docs/metrics.md is the table for operators.
 
-Labels come from closed sets: a route is a path template, a method one that HTTP defines, a model one of three.
+Labels come from closed sets: a route is a path template, a method one that HTTP defines, a model one of three, a key
+one that is known.
 Each service object has a registry of its own, so that several can live in one process.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -21,6 +22,7 @@ MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
 SWAPS = ("swapped", "refused")
+KEY_OUTCOMES = ("admitted", "scope_missing", "at_limit")
 TRUNCATED = ("query", "passage")
 JOBS_UNDER_WAY = ("queued", "running")
 JOBS_OVER = ("succeeded", "failed", "cancelled", "interrupted")
@@ -77,6 +79,7 @@ class Metrics:
         self._define_admission()
         self._define_state()
         self._define_jobs()
+        self._define_keys()
         self._start_at_zero()
 
     def _define_admission(self) -> None:
@@ -116,6 +119,17 @@ class Metrics:
             "tercet_job_duration_seconds", "From start to end of an indexing job that ran.", ("state",),
             buckets=_JOB_SECONDS, registry=self.registry,
         )  # fmt: skip
+
+    def _define_keys(self) -> None:
+        self.key_requests = Counter(
+            "tercet_key_requests", "Requests with an accepted API key.", ("key", "outcome"), registry=self.registry
+        )
+        self.key_file_damaged = Gauge(
+            "tercet_key_file_damaged",
+            "1 while the file of API keys cannot be read, and those before count; otherwise 0.",
+            registry=self.registry,
+        )
+        self._keys: set[str] = set()
 
     def _start_at_zero(self) -> None:
         """Create the series of closed labels now, so that a rate is right from the first event on."""
@@ -163,6 +177,15 @@ class Metrics:
     def watch_admission(self, tokens: Callable[[], int]) -> None:
         """Expose the estimated tokens of the requests under way, asked at each scrape."""
         self.admitted_tokens.set_function(tokens)
+
+    def watch_keys(self, names: Collection[str]) -> None:
+        """Have series of these keys, and of no others."""
+        for outcome in KEY_OUTCOMES:
+            for name in self._keys - set(names):
+                self.key_requests.remove(name, outcome)
+            for name in names:
+                self.key_requests.labels(name, outcome)
+        self._keys = set(names)
 
     def queue(self, model: str) -> "QueueMetrics":
         """Return what counts the batches of one model's queue."""

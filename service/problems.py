@@ -2,7 +2,11 @@
 
     Problem
     ├── MalformedBody          400
+    ├── KeyMissing             401
+    ├── KeyRefused             401
+    ├── ForeignPage            403
     ├── JobsDisabled           403
+    ├── ScopeMissing           403
     ├── UnknownRoute           404
     ├── UnknownDocument        404
     ├── UnknownIndex           404
@@ -11,8 +15,10 @@
     ├── JobOver                409
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415
+    ├── WrongHost              421
     ├── InvalidRequest         422
     ├── Overloaded             429
+    │   ├── KeyAtLimit         429
     │   └── TooManyJobs        429
     ├── ClientLeft             499
     ├── InternalError          500
@@ -33,6 +39,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 MEDIA_TYPE = "application/problem+json"
+
+_REALM = 'realm="tercet"'
 
 
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
@@ -68,6 +76,47 @@ class MalformedBody(Problem):
     """The body is not JSON: bad syntax, NaN, lone surrogates, wrong encoding, too deep."""
 
     type, title, status = "/problems/malformed-body", "The request body is not valid JSON", 400
+
+
+class KeyMissing(Problem):
+    """No API key was sent."""
+
+    type, title, status = "/problems/key-missing", "An API key is needed", 401
+
+    def __init__(self) -> None:
+        detail = "Send one as `Authorization: Bearer KEY` or as `X-API-Key: KEY`."
+        super().__init__(detail, headers={"WWW-Authenticate": f"Bearer {_REALM}"})
+
+
+class KeyRefused(Problem):
+    """What was sent is no key, or one that is unknown, revoked or expired; `detail` never says which part was wrong."""
+
+    type, title, status = "/problems/key-refused", "The API key is not accepted", 401
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": f'Bearer {_REALM}, error="invalid_token"'})
+
+
+class ScopeMissing(Problem):
+    """The key is good, but not for this route."""
+
+    type, title, status = "/problems/scope-missing", "The API key may not do this", 403
+
+    def __init__(self, scope: str) -> None:
+        challenge = f'Bearer {_REALM}, error="insufficient_scope", scope="{scope}"'
+        super().__init__(f"This needs a key with the scope `{scope}`.", headers={"WWW-Authenticate": challenge})
+
+
+class ForeignPage(Problem):
+    """A page of another site wants this of a service without keys."""
+
+    type, title, status = "/problems/foreign-page", "Pages of other sites may not do this", 403
+
+
+class WrongHost(Problem):
+    """A service without keys was asked under a name that is not its own, as a page does that rebinds its name."""
+
+    type, title, status = "/problems/wrong-host", "This service has another name", 421
 
 
 class UnknownRoute(Problem):
@@ -137,6 +186,12 @@ class Overloaded(Problem):
 
     def __init__(self, detail: str, *, retry_after_seconds: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class KeyAtLimit(Overloaded):
+    """The API key has sent as many requests a minute, or at once, as it may."""
+
+    type, title, status = "/problems/key-at-limit", "The API key is at its limit", 429
 
 
 class TooManyJobs(Overloaded):

@@ -22,6 +22,7 @@ Needed: TypeAlias = KeyScope | Literal["nothing", "any key"]
 
 SCOPE_OF_ROUTE: Mapping[str, Needed] = {
     "/v1/search": KeyScope.SEARCH,
+    "/v1/search/batch": KeyScope.SEARCH,
     "/v1/answer": KeyScope.SEARCH,
     "/v1/documents/{document_id:path}": KeyScope.SEARCH,
     "/v1/indexes": KeyScope.SEARCH,

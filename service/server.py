@@ -16,6 +16,7 @@ from service.app import Outcome, begin_draining, create_app
 from service.commands.faults import explanation
 from service.extras import StartupError, check_extras
 from service.settings import Settings
+from service.sites import resolved
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -52,12 +53,11 @@ def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> 
     """Serve until a signal; `on_ready` is called once, with the address, when requests are answered.
 
     Raises:
-        StartupError: the address is taken, a model or the index cannot be used, or an extra is missing.
+        StartupError: the address is taken, keys are needed and not there, a model or the index cannot be used, or an
+            extra is missing.
         Exception: a fault of ours while loading.
     """
     check_extras()
-    listening = bind(settings.host, settings.port)
-    address = _address(settings.host, listening.getsockname()[1])
     server: DrainingServer | None = None
 
     def on_end(outcome: Outcome) -> None:
@@ -68,6 +68,8 @@ def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> 
 
     outcome = Outcome(on_end)
     app = create_app(settings, outcome)
+    listening = bind(settings.host, settings.port)
+    address = _address(settings.host, listening.getsockname()[1])
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -76,7 +78,7 @@ def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> 
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
     )
     server = DrainingServer(config, app=app, drain_seconds=settings.drain_seconds)
-    _LOGGER.info("listening", extra={"address": address})
+    _LOGGER.info("listening", extra={"address": address, "needs_key": app.state.access.is_required})
     server.run(sockets=[listening])
     _raise_failure(outcome)
 
@@ -97,10 +99,8 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         StartupError: it is taken, not ours, or not allowed.
     """
+    family, kind, protocol, _, address = resolved(host, port)[0]
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
         raise StartupError(f"Cannot listen on {host}: {error.strerror}.") from None

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from service.extras import StartupError
 
 PREFIX = "TERCET_"
+_NAME = re.compile(r"[a-z0-9._:-]+")
+_ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
 INDEX_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -44,9 +48,24 @@ class Settings(BaseSettings):
         default=2, ge=1, description="Snapshots of an index that stay when a new one is published, which counts."
     )
     host: str = Field(
-        default="127.0.0.1", description="Address to listen on; loopback, because there are no API keys yet."
+        default="127.0.0.1",
+        description="Address to listen on; beyond loopback only with an API key, or `TERCET_AUTH=off`.",
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    auth: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Whether requests need an API key; auto: where there are keys, and wherever others can reach it.",
+    )
+    allowed_hosts: str | None = Field(
+        default=None,
+        description="Names besides `localhost` and `TERCET_HOST` under which a service without keys answers, "
+        "separated by commas; `*` is none.",
+    )
+    cors_origins: str | None = Field(
+        default=None,
+        description="Origins whose pages may use the API from a browser, such as `https://intranet.example`, "
+        "separated by commas; `*` is none.",
+    )
 
     dual_encoder: str = Field(
         default="minilm-l6-dual-encoder", description="Bundled name or folder of the dual encoder."
@@ -120,10 +139,29 @@ class Settings(BaseSettings):
         default="info", description="Least severe level logged."
     )
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names(cls, value: str | None) -> str | None:
+        if not all(_NAME.fullmatch(name) for name in listed(value)):
+            raise ValueError("it must list names or addresses without ports, separated by commas")
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, value: str | None) -> str | None:
+        if not all(_ORIGIN.fullmatch(origin) for origin in listed(value)):
+            raise ValueError("it must list origins such as https://intranet.example:8443, separated by commas")
+        return value
+
     @field_validator("jobs_path", mode="before")
     @classmethod
     def _empty_is_absent(cls, value: object) -> object:
         return None if value == "" else value  # which would be the working folder
+
+
+def listed(value: str | None) -> list[str]:
+    """Return what a setting lists between its commas, in small letters."""
+    return [] if value is None else [each.strip().lower() for each in value.split(",") if each.strip()]
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -13,9 +13,11 @@ from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
 from indexer.sources import PYTHON_DOCUMENTATION
 from models.folder import open_model_folder
+from service.access import open_access
 from service.commands.index import IndexRun, index_sources
 from service.commands.output import counted, say
 from service.logs import configure_logging
+from service.metrics import Metrics
 from service.server import bind, serve
 from service.settings import Settings
 
@@ -40,9 +42,11 @@ def run_demo(sources: Sequence[str], settings: Settings) -> None:
     """Serve an index of the sources, which is built if there is none that fits; settings.index is left aside.
 
     Raises:
-        StartupError: the address is taken, which is found out first, or a model cannot be used.
+        StartupError: the address is taken, or needs keys that are not there, both found out first; or a model cannot
+            be used.
         SourceError, BuildError: the index cannot be built.
     """
+    open_access(settings, metrics=Metrics())
     bind(settings.host, settings.port).close()
     settings = settings.model_copy(update={"index": index_name(sources)})
     manifest = _usable(settings)
@@ -92,7 +96,7 @@ def _announce(address: str, questions: Sequence[str]) -> None:
         "",
         "From a program:",
         "",
-        f"    curl {address}/v1/answer --json '{{\"query\": \"{questions[0]}\"}}'",
+        f'    curl {address}/v1/answer --json \'{{"query": "{questions[0]}"}}\'',
         "",
         "Ctrl-C ends it.",
     ]

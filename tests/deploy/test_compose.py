@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from starlette.datastructures import Headers
+
+from service.settings import Settings
+from service.sites import Sites
 
 COMPOSE = Path(__file__).parents[2] / "deploy/compose.yaml"
 
@@ -63,3 +68,17 @@ def test_every_image_has_a_version(project: dict[str, Any]) -> None:
     for name, service in project["services"].items():
         _, _, version = service["image"].rpartition("/")[2].partition(":")
         assert version not in ("", "latest"), name
+
+
+def test_no_key_is_asked_for_only_where_nobody_else_can_come(project: dict[str, Any]) -> None:
+    """Another test holds that ports are published on loopback only."""
+    assert project["services"]["tercet"]["environment"] == {"TERCET_AUTH": "off", "TERCET_ALLOWED_HOSTS": "tercet"}
+
+
+def test_prometheus_asks_under_a_name_that_is_answered(project: dict[str, Any]) -> None:
+    scraped = yaml.safe_load((COMPOSE.parent / "prometheus.yml").read_text())["scrape_configs"][0]
+    [target] = scraped["static_configs"][0]["targets"]
+    environment = project["services"]["tercet"]["environment"]
+    settings = Settings(host="0.0.0.0", **{name.removeprefix("TERCET_").lower(): v for name, v in environment.items()})
+    Sites(settings).check_host(Headers({"host": target}))
+    Sites(settings).check_host(Headers({"host": "127.0.0.1:8000"}))

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import httpx
 import pytest
 import yaml
 
-from .processes import ROOT, RunningService, answers_with, free_port, system_program, wait_until
+from .keyed import keyed_data, make_key
+from .processes import ROOT, RunningService, answers_with, free_port, running_service, system_program, wait_until
 
 pytestmark = pytest.mark.prometheus
 
@@ -49,12 +51,12 @@ class RunningPrometheus:
         self.service.post("/v1/search", query="beavers", top_k=0)
 
 
-@pytest.fixture(scope="module")
-def prometheus(service: RunningService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
-    """Prometheus with our configuration, except for the target's address and a scrape every second."""
-    folder = tmp_path_factory.mktemp("prometheus")
+@contextmanager
+def running_prometheus(service: RunningService, folder: Path, **job: object) -> Iterator[RunningPrometheus]:
+    """Prometheus with our configuration, except for the target's address, a scrape every second, and what job adds."""
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"][0] |= job
     config["scrape_configs"][0]["static_configs"][0]["targets"] = [service.url.removeprefix("http://")]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     (folder / "rules.yml").write_text((DEPLOY / "rules.yml").read_text())
@@ -62,7 +64,7 @@ def prometheus(service: RunningService, tmp_path_factory: pytest.TempPathFactory
     command = [
         system_program("prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
+        f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--web.listen-address={url.removeprefix('http://')}",
     ]
     with (folder / "prometheus.log").open("wb") as log:
@@ -73,6 +75,12 @@ def prometheus(service: RunningService, tmp_path_factory: pytest.TempPathFactory
     finally:
         process.terminate()
         process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def prometheus(service: RunningService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    with running_prometheus(service, tmp_path_factory.mktemp("prometheus")) as running:
+        yield running
 
 
 def test_promtool_accepts_the_configuration_and_the_rules() -> None:
@@ -139,3 +147,12 @@ def test_the_scrape_path_is_the_one_that_prometheus_expects(service: RunningServ
 def test_the_rules_file_is_found_beside_the_configuration() -> None:
     rule_files = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["rule_files"]
     assert [name for name in rule_files if not Path(DEPLOY, name).is_file()] == []
+
+
+def test_a_service_with_keys_is_scraped_with_one(service_settings: dict[str, str], tmp_path: Path) -> None:
+    settings = keyed_data(service_settings, tmp_path)
+    (tmp_path / "prometheus.key").write_text(make_key(settings, "prometheus", "--scope", "metrics") + "\n")
+    with running_service(settings, folder=tmp_path) as service:
+        authorization = {"credentials_file": str(tmp_path / "prometheus.key")}
+        with running_prometheus(service, tmp_path, authorization=authorization) as prometheus:
+            wait_until(lambda: prometheus.values('up{job="tercet"}') == [1.0], "the service is scraped with a key")

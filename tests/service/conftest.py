@@ -64,7 +64,7 @@ def started(settings: Settings, change: Callable[[FastAPI], None] = lambda app: 
     outcome = Outcome(lambda _: ready.set())
     app = create_app(settings, outcome)
     change(app)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, base_url="http://localhost:8000", raise_server_exceptions=False) as client:
         assert ready.wait(60)
         assert outcome.failure is None, outcome.failure
         yield client

@@ -175,6 +175,9 @@ def test_every_response_has_security_headers(client: TestClient, path: str) -> N
     headers = client.get(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-frame-options"] == "DENY"
+    assert "geolocation=()" in headers["permissions-policy"]
+    assert headers["cache-control"] == ("no-cache" if path in ("/", "/docs", "/page/search.js") else "no-store")
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
     assert "frame-ancestors 'none'" in policy
@@ -358,7 +361,9 @@ def _stuck(*, seconds: float, run: Callable[[Any], Any]) -> Callable[[Any], Any]
 
 def test_before_and_after_it_is_ready_the_service_says_503_and_is_alive(settings: Settings) -> None:
     app = create_app(settings)
-    with_nothing_loaded = TestClient(app, raise_server_exceptions=False)  # without `with` there is no lifespan
+    with_nothing_loaded = TestClient(
+        app, "http://localhost", raise_server_exceptions=False
+    )  # without `with` there is no lifespan
     assert with_nothing_loaded.get("/healthz").status_code == 200
     for path in ("/readyz", "/v1/indexes"):
         response = with_nothing_loaded.get(path)
@@ -409,7 +414,7 @@ def test_a_client_that_leaves_within_its_body_is_no_fault_of_ours(
         statuses.append(message.get("status"))
 
     statuses: list[object] = []
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"20")]
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"20")]
     scope = {"type": "http", "method": "POST", "path": "/v1/search", "query_string": b"", "headers": headers}
     with caplog.at_level(logging.INFO):
         asyncio.run(create_app(settings)(scope, receive, send))

@@ -29,6 +29,7 @@ def full() -> Metrics:
     metrics.request_duration_seconds.labels("/v1/search").observe(0.1)
     metrics.watch_index(index="default", snapshot="one", n_passages=7)
     metrics.watch_queues(dict.fromkeys(MODELS, Waiting()))
+    metrics.watch_keys(["web"])
     return metrics
 
 

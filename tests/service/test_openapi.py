@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.schemas import AnswerResponse, DocumentResponse, IndexesResponse, ProblemBody
+from service.scopes import asked_route
 from service.search_schemas import SearchBatchResponse, SearchResponse
 
 
@@ -25,13 +26,14 @@ def test_every_route_is_described(description: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("path", "statuses"),
     [
-        ("/v1/search", "200 400 404 413 415 422 429 500 503 504"),
-        ("/v1/search/batch", "200 400 404 413 415 422 429 500 503 504"),
-        ("/v1/answer", "200 400 404 413 415 422 429 500 503 504"),
-        ("/v1/documents/{document_id}", "200 404 422 500 503"),
-        ("/v1/indexes", "200 500 503"),
-        ("/readyz", "200 500 503"),
-        ("/healthz", "200"),
+        ("/v1/search", "200 400 401 403 404 413 415 421 422 429 500 503 504"),
+        ("/v1/search/batch", "200 400 401 403 404 413 415 421 422 429 500 503 504"),
+        ("/v1/answer", "200 400 401 403 404 413 415 421 422 429 500 503 504"),
+        ("/v1/documents/{document_id}", "200 401 403 404 421 422 429 500 503"),
+        ("/v1/indexes", "200 401 403 421 429 500 503"),
+        ("/readyz", "200 421 500 503"),
+        ("/healthz", "200 421"),
+        ("/metrics", "200 401 403 421 429"),
     ],
 )
 def test_every_status_that_can_occur_is_described(description: dict[str, Any], path: str, statuses: str) -> None:
@@ -64,6 +66,29 @@ def test_examples_are_valid_responses(description: dict[str, Any], path: str, mo
     [operation] = description["paths"][path].values()
     example = operation["responses"]["200"]["content"]["application/json"]["example"]
     assert model.model_validate(example, strict=True).model_dump(mode="json") == example
+
+
+def test_every_route_says_which_scope_a_key_needs_and_what_it_is_refused_with(description: dict[str, Any]) -> None:
+    schemes = description["components"]["securitySchemes"]
+    assert (schemes["bearer"]["scheme"], schemes["header"]["name"]) == ("bearer", "X-API-Key")
+    for path, operations in description["paths"].items():
+        needs = asked_route(path).needs
+        for operation in operations.values():
+            if needs == "nothing":
+                assert operation["security"] == []
+                assert "401" not in operation["responses"]
+                continue
+            assert operation["security"] == [{"bearer": [needs]}, {"header": [needs]}]
+            for status, kind in (
+                ("401", "key-missing"),
+                ("401", "key-refused"),
+                ("403", "scope-missing"),
+                ("429", "key-at-limit"),
+            ):
+                examples = operation["responses"][status]["content"]["application/problem+json"]["examples"]
+                assert examples[kind]["value"]["type"] == f"/problems/{kind}"
+            assert "WWW-Authenticate" in operation["responses"]["401"]["headers"]
+            assert "Retry-After" in operation["responses"]["429"]["headers"]
 
 
 def test_the_framework_s_own_error_shape_is_gone(description: dict[str, Any]) -> None:
