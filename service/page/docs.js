@@ -29,9 +29,15 @@ function fieldRows(description, operation) {
   });
 }
 
+function titles({ content }) {
+  return Object.values(content["application/problem+json"].examples).map(({ value }) => value.title).join("; ");
+}
+
 function operationCard(description, path, method, operation) {
   const card = element("section", { className: "operation" });
   card.append(element("h2", { text: `${method.toUpperCase()} ${path}` }), element("p", { text: operation.description ?? "" }));
+  const [scope] = operation.security?.[0]?.bearer ?? [];
+  if (scope) card.append(element("p", { className: "place", text: `With keys, it needs one with the scope ${scope}.` }));
   const fields = fieldRows(description, operation);
   if (fields.length) card.append(element("h3", { text: "Body" }), table(fields));
   const kinds = Object.keys(operation.requestBody?.content ?? {}).filter((kind) => kind !== "application/json");
@@ -40,7 +46,7 @@ function operationCard(description, path, method, operation) {
   const example = done?.content?.["application/json"]?.example;
   if (example) card.append(element("h3", { text: "Response" }), element("pre", { text: JSON.stringify(example, null, 2) }));
   const problems = Object.entries(operation.responses).filter(([status]) => status >= "400");
-  if (problems.length) card.append(element("h3", { text: "Problems" }), table(problems.map(([status, { description: text }]) => [status, text])));
+  if (problems.length) card.append(element("h3", { text: "Problems" }), table(problems.map(([status, problem]) => [status, titles(problem)])));
   return card;
 }
 

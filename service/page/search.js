@@ -3,8 +3,11 @@
 const PAGE_SIZE = 10;
 const READ_K = 5; // as many passages as /v1/answer reads by default
 const $ = (id) => document.getElementById(id);
-const [form, input, status, fault, list, more, main] = ["form", "query", "status", "fault", "list", "more"]
-  .map($).concat(document.querySelector("main"));
+const [form, input, status, fault, list, more, keyForm, forget, main] =
+  ["form", "query", "status", "fault", "list", "more", "key-form", "forget"].map($).concat(document.querySelector("main"));
+const KEY = "tercet-key"; // in sessionStorage: this tab's, and gone with it
+const KEY_MISSING = "/problems/key-missing";
+const KEY_PROBLEMS = [KEY_MISSING, "/problems/key-refused", "/problems/scope-missing"];
 
 let running = null; // aborts the requests of the search before
 let shown = { query: "", count: 0 };
@@ -34,19 +37,31 @@ function withMarks(text, slices) {
 }
 
 async function call(path, body, signal) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
   const response = await fetch(path, {
     method: body ? "POST" : "GET",
-    headers: body ? { "Content-Type": "application/json" } : {},
+    headers,
     body: body ? JSON.stringify(body) : undefined,
     signal,
   });
   const content = await response.json().catch(() => null);
-  if (!response.ok) throw new Error(explain(response, content));
-  return content;
+  if (response.ok) return content;
+  const message = explain(response, content);
+  if (KEY_PROBLEMS.includes(content?.type)) askForKey(message);
+  throw new Error(message);
+}
+
+function askForKey(message) {
+  showFault(message);
+  keyForm.hidden = false;
+  $("metrics").hidden = true;
+  $("key").focus();
 }
 
 function explain(response, problem) {
   if (!problem) return `The service answered with status ${response.status}.`;
+  if (problem.type === KEY_MISSING) return "This service needs an API key.";
   const wait = response.headers.get("Retry-After");
   const details = problem.errors ? problem.errors.map((each) => each.detail) : [problem.detail ?? ""];
   return [`${problem.title}.`, ...details, wait ? `Try again in ${wait} s.` : ""].filter(Boolean).join(" ");
@@ -175,13 +190,29 @@ async function guarded(signal, work) {
     await work();
   } catch (error) {
     if (signal.aborted) return;
-    fault.textContent = error instanceof TypeError ? "The service cannot be reached." : error.message;
-    fault.hidden = false;
+    showFault(error instanceof TypeError ? "The service cannot be reached." : error.message);
     if (shown.count === 0) status.textContent = "";
   } finally {
     if (!signal.aborted) main.removeAttribute("aria-busy");
   }
 }
+
+function showFault(message) {
+  fault.textContent = message;
+  fault.hidden = false;
+}
+
+keyForm.addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, $("key").value.trim());
+  $("key").value = "";
+  begin();
+});
+
+forget.addEventListener("click", () => {
+  sessionStorage.removeItem(KEY);
+  location.reload(); // what it showed goes too
+});
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -198,7 +229,7 @@ more.addEventListener("click", async () => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target === input) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target instanceof HTMLInputElement) return;
   event.preventDefault();
   input.select();
 });
@@ -211,11 +242,18 @@ function fromAddress() {
 
 window.addEventListener("popstate", fromAddress);
 
-call("/v1/indexes")
-  .then(({ indexes: [index] }) => {
-    const number = new Intl.NumberFormat("en");
-    $("index").textContent = `${number.format(index.n_documents)} documents in ${number.format(index.n_passages)} passages`;
-  })
-  .catch((error) => { $("index").textContent = error.message; });
+function begin() {
+  const hasKey = sessionStorage.getItem(KEY) !== null;
+  fault.hidden = keyForm.hidden = true;
+  $("metrics").hidden = hasKey; // a link sends no key
+  forget.hidden = !hasKey;
+  call("/v1/indexes")
+    .then(({ indexes: [index] }) => {
+      const number = new Intl.NumberFormat("en");
+      $("index").textContent = `${number.format(index.n_documents)} documents in ${number.format(index.n_passages)} passages`;
+    })
+    .catch((error) => { $("index").textContent = keyForm.hidden ? error.message : ""; });
+  fromAddress();
+}
 
-fromAddress();
+begin();

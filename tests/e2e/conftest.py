@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, BUNDLED_READER
 
-from .processes import DEADLINE_SECONDS, ROOT, RunningService, running_service, tool
+from .processes import DEADLINE_SECONDS, ROOT, RunningService, running_service, system_program, tool
 
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 DOCUMENTS: list[dict[str, Any]] = [
     {
         "id": "lighthouse",
@@ -78,6 +88,16 @@ def service(service_settings: dict[str, str], tmp_path_factory: pytest.TempPathF
     with running_service(service_settings, folder=tmp_path_factory.mktemp("service")) as running:
         yield running
         assert running.stop() == 0, running.log_text()
+
+
+# Not for the session: while Playwright runs, so does an event loop in this thread, and others start their own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = system_program("chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
 
 
 @pytest.fixture(scope="session")

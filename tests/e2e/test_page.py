@@ -5,23 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from .conftest import DOCUMENTS
-from .processes import RunningService, system_program
+from .keyed import keyed_data, make_key, revoke_key
+from .processes import RunningService, running_service, wait_until
 
 pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 MARKUP = next(document for document in DOCUMENTS if document["id"] == "markup")
 
 
@@ -39,16 +32,6 @@ class Visit:
         self.page.get_by_role("searchbox").press("Enter")
         expect(self.page.locator("#answer")).to_be_visible()
         expect(self.page.locator("main[aria-busy]")).to_have_count(0)
-
-
-# Not for the session: while Playwright runs, so does an event loop in this thread, and others start their own.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = system_program("chromium")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture
@@ -132,3 +115,90 @@ def test_going_back_shows_the_query_before(visit: Visit) -> None:
 def test_the_api_description_is_a_page_without_errors(visit: Visit) -> None:
     visit.page.get_by_role("link", name="API").click()
     expect(visit.page.get_by_text("/v1/search").first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def keyed_settings(service_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return keyed_data(service_settings, tmp_path_factory.mktemp("keyed"))
+
+
+@pytest.fixture(scope="module")
+def keyed_service(
+    keyed_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningService, str]]:
+    """A service with a key, and the key."""
+    text = make_key(keyed_settings, "page", "--scope", "search")
+    with running_service(keyed_settings, folder=tmp_path_factory.mktemp("service")) as running:
+        yield running, text
+
+
+def status(service: RunningService, key: str) -> int:
+    return httpx.get(f"{service.url}/v1/indexes", headers={"X-API-Key": key}).status_code
+
+
+def enter(page: Page, key: str) -> None:
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Use it").click()
+
+
+def test_a_service_with_keys_asks_for_one_and_keeps_it_in_the_tab(
+    browser: Browser, keyed_service: tuple[RunningService, str]
+) -> None:
+    service, key = keyed_service
+    context = browser.new_context()
+    page, other = context.new_page(), context.new_page()
+    page.set_default_timeout(30_000)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url + (request.post_data or "")))
+    page.goto(f"{service.url}/?q=beavers")
+    expect(page.locator("#fault")).to_have_text("This service needs an API key.")
+    expect(page.get_by_role("link", name="Metrics")).to_be_hidden()
+    enter(page, f"{key[:-1]}~")
+    expect(page.locator("#fault")).to_contain_text("mistyped")
+    enter(page, f" {key} ")
+    expect(page.locator("#list > li").first).to_be_visible()
+    expect(page.get_by_label("API key")).to_be_hidden()
+    expect(page.locator("#index")).to_contain_text("documents")
+    page.reload()
+    expect(page.locator("#list > li").first).to_be_visible()
+    assert page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]") == ["", 0, 1]
+    assert not [each for each in sent if key in each]
+    other.goto(service.url)
+    expect(other.get_by_label("API key")).to_be_visible()
+    page.get_by_role("button", name="Forget the key").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    expect(page.locator("#list > li")).to_have_count(0)
+    assert page.evaluate("sessionStorage.length") == 0
+    context.close()
+
+
+def test_a_key_that_is_revoked_or_may_not_search_is_told_and_asked_for_again(
+    browser: Browser, keyed_service: tuple[RunningService, str], keyed_settings: dict[str, str]
+) -> None:
+    service, _ = keyed_service
+    page = browser.new_page()
+    page.set_default_timeout(30_000)
+    page.goto(service.url)
+    short_lived, narrow = (make_key(keyed_settings, name, "--scope", name) for name in ("search", "index"))
+    wait_until(lambda: status(service, narrow) == 403, "the keys are known")
+    enter(page, narrow)
+    expect(page.locator("#fault")).to_contain_text("This needs a key with the scope `search`.")
+    enter(page, short_lived)
+    expect(page.locator("#index")).to_contain_text("documents")
+    revoke_key(keyed_settings, "search")
+    wait_until(lambda: status(service, short_lived) == 401, "the key is revoked")
+    page.get_by_role("searchbox").fill("beavers")
+    page.get_by_role("searchbox").press("Enter")
+    expect(page.locator("#fault")).to_contain_text("revoked")
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.context.close()
+
+
+def test_the_api_description_names_scopes_and_needs_no_key(
+    browser: Browser, keyed_service: tuple[RunningService, str]
+) -> None:
+    page = browser.new_page()
+    page.goto(f"{keyed_service[0].url}/docs")
+    expect(page.get_by_text("With keys, it needs one with the scope search.").first).to_be_visible()
+    expect(page.get_by_text("The API key is not accepted").first).to_be_visible()
+    page.context.close()
