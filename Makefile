@@ -1,6 +1,7 @@
 # make demo            environment, install, index this Python's documentation, serve it on 127.0.0.1:8000
 # make demo SOURCE=…   the same for a folder or file of yours; PORT=… for another port
 # make test            environment, install with the development tools, lint, types, all tests
+# make audit           compare what is installed with PyPI's list of known vulnerabilities; needs that network
 # make clean           remove the environment, the indexes and every cache
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := .venv/bin
 export SOURCE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test clean
+.PHONY: demo test audit clean
 
 demo: .venv/installed-to-serve
 	@$(BIN)/tercet demo $(if $(PORT),--port $(PORT)) -- $${SOURCE:+"$$SOURCE"}
@@ -20,6 +21,13 @@ test: .venv/installed-to-develop
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# The tool has an environment of its own, so that it does not look at itself. What PyPI does not know fails, and is no pass.
+audit: .venv/installed-to-develop
+	$(BIN)/python -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet pip-audit
+	$(BIN)/python -m pip list --format=freeze --exclude-editable > .venv/audit/installed.txt
+	.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement .venv/audit/installed.txt
 
 clean:
 	rm -rf .venv data build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

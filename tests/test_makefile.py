@@ -91,3 +91,9 @@ def test_demo_passes_on_a_source_with_spaces_and_quotes(checkout: Path) -> None:
     shown = make(checkout, FRESH, "demo", "SOURCE=my notes/it's $$HOME", "PORT=8001").stdout
     assert shown.splitlines()[-5:] == ["[demo]", "[--port]", "[8001]", "[--]", "[my notes/it's $HOME]"]
     assert make(checkout, FRESH, "demo").stdout.splitlines() == ["[demo]", "[--]"]
+
+
+def test_an_audit_fails_where_it_could_not_ask() -> None:
+    """Without --strict what the list of vulnerabilities does not know counts as safe."""
+    shown = subprocess.run(["make", "--dry-run", "audit"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert "pip-audit --strict " in shown

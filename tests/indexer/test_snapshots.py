@@ -143,6 +143,8 @@ def test_a_bad_archive_is_one_sentence_and_the_index_stays_as_it_was(
     (tmp_path / "text.tar").write_text("no archive")
     away = json.dumps(manifest | {"snapshot_id": "../../away"}).encode()
     other = json.dumps(manifest | {"format_version": 99}).encode()
+    files = manifest["files"] | {"../../../away": {"n_bytes": 1, "sha256": "0" * 64}}
+    out = json.dumps(manifest | {"files": files}).encode()
     bad = {
         tmp_path / "text.tar": "it is no tar archive, or damaged",
         cut: "it is no tar archive, or damaged|is missing|has .* bytes",
@@ -153,6 +155,7 @@ def test_a_bad_archive_is_one_sentence_and_the_index_stays_as_it_was(
         tar_of(tmp_path / "4.tar", whole | {"manifest.json": away}): "snapshot_id",
         tar_of(tmp_path / "5.tar", whole | {"manifest.json": other}): "has format version 99",
         tar_of(tmp_path / "6.tar", {name: whole[name] for name in list(whole)[:-1]}): "is missing",
+        tar_of(tmp_path / "7.tar", {"manifest.json": out, "../../../away": b"x"}): "away",
     }
     for archive, reason in bad.items():
         with pytest.raises(IndexerError, match=reason):
