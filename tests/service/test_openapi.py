@@ -18,7 +18,8 @@ def description(client: TestClient) -> dict[str, Any]:
 
 def test_every_route_is_described(description: dict[str, Any]) -> None:
     assert set(description["paths"]) == {
-        "/v1/search", "/v1/search/batch", "/v1/answer", "/v1/documents/{document_id}", "/v1/indexes", "/healthz", "/readyz", "/metrics",
+        "/v1/search", "/v1/search/batch", "/v1/answer", "/v1/documents/{document_id}", "/v1/indexes",
+        "/healthz", "/readyz", "/metrics",
         "/v1/jobs", "/v1/jobs/upload", "/v1/jobs/{job_id}",
     }  # fmt: skip
 
