@@ -23,7 +23,7 @@ from service.cli_options import Data, Index, Json
 from service.cli_snapshots import snapshots
 from service.cli_training import training
 from service.commands.faults import FAULTS, explanation
-from service.commands.output import say
+from service.commands.output import forget_unwritten, let_streams_take_all, say
 from service.extras import check_extras
 from service.settings import load_settings
 
@@ -64,6 +64,7 @@ Rerank = Annotated[bool, typer.Option("--rerank/--no-rerank", help="Whether the 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; a fault of ours leaves as the exception that it is."""
+    let_streams_take_all()
     try:
         app(list(arguments), prog_name="tercet")
     except SystemExit as stop:
@@ -73,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
     except FAULTS as error:
         say(f"tercet: {explanation(error)}")
         return 1
+    finally:
+        forget_unwritten()
     return 0
 
 

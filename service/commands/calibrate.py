@@ -18,7 +18,7 @@ from models.training.data import LabelledQuestion, read_questions
 from service.calibrate import RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
 from service.commands.evaluate import indexed_dataset
 from service.commands.faults import CommandError
-from service.commands.output import console, counted, print_json, say
+from service.commands.output import console, counted, print_json, printable, say
 from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
 from service.engine import model_threads, open_engine
@@ -202,7 +202,7 @@ def _print_fit(folder: ModelFolder, facts: dict[str, str], reliability: Sequence
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in {"model": f"{folder.settings.name}, stored in {folder.path}", **facts}.items():
-        table.add_row(name, value)
+        table.add_row(name, printable(value))
     out.print(table)
     bins = Table(title="Reliability, held out")
     for head in ("share of data", "mean probability", "share true"):

@@ -11,8 +11,7 @@ from models.checkpoint import Checkpoint, open_checkpoint
 from models.export import export
 from models.folder import OUTPUTS, TOKENIZER_FILE, WEIGHTS_FILE, Kind, ModelFolder, ModelSettings
 from service.commands.faults import CommandError
-from service.commands.output import console, print_json, say, size
-from service.commands.query import printable
+from service.commands.output import console, print_json, printable, say, size
 
 _RECIPE_FILE = "recipe.json"  # that a training run leaves in its folder
 _QUERY_TOKENS = {"dual-encoder": None, "cross-encoder": 128, "reader": 64}

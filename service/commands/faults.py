@@ -37,7 +37,8 @@ def _about_file(error: OSError) -> str:
 
 
 def _sentence(message: str) -> str:
+    """Return the message on one line, its first letter a capital unless a name, such as a file's, stands there."""
     one_line = " ".join(message.split())
-    begins_with_path = "/" in one_line.split(" ")[0]
-    capital = one_line if begins_with_path else one_line[:1].upper() + one_line[1:]
+    first, _, _ = one_line.partition(" ")
+    capital = one_line[:1].upper() + one_line[1:] if first.isascii() and first.isalpha() else one_line
     return capital if capital.endswith((".", "!", "?")) else f"{capital}."

@@ -16,9 +16,10 @@ from indexer.snapshot import Snapshot
 from indexer.store import StoredPassage
 from models.folder import ModelFolder, open_model_folder
 from service.commands.faults import CommandError
-from service.commands.output import console, counted, print_json, size
-from service.commands.query import printable
+from service.commands.output import console, counted, print_json, printable, printable_lines, size
 from service.settings import Settings
+
+_MOST_CHARACTERS = 2_000  # of one fact on a terminal
 
 
 def inspect_index(settings: Settings, *, as_json: bool) -> None:
@@ -111,7 +112,7 @@ def inspect_document(document_id: str, settings: Settings, *, as_json: bool) -> 
         out.print()
         head = f"{passage.passage_id} [{passage.start}, {passage.end}) {passage.heading}"
         out.print(Text(printable(head), style="bold"))
-        out.print(Text(printable(passage.text)))
+        out.print(Text(printable_lines(passage.text)))
 
 
 def inspect_model(name_or_path: str, *, as_json: bool) -> None:
@@ -155,10 +156,15 @@ def _model_facts(folder: ModelFolder) -> dict[str, object]:
     return {"path": str(folder.path), "fingerprint": folder.fingerprint, "n_bytes": n_bytes}
 
 
+def _told(text: str) -> str:
+    left_out = len(text) - _MOST_CHARACTERS
+    return text if left_out <= 0 else f"{text[:_MOST_CHARACTERS]}… ({left_out:,} characters more; --json has them)"
+
+
 def _print_facts(facts: Mapping[str, str]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(Text(printable(name)), Text(printable(value)))
+        table.add_row(*(Text(printable(_told(each))) for each in (name, value)))
     console().print(table)

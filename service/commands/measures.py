@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.table import Table
 
 from models.bootstrap import Interval, PairedDifference
-from service.commands.output import console, print_json
+from service.commands.output import console, print_json, printable
 from service.evaluate import STAGES, DatasetRankings, RankingQuality, differences, quality
 from service.evaluate_reader import QuestionRead, intervals, quality_of
 
@@ -88,7 +88,7 @@ def _print_table(qualities: Qualities) -> None:
             measures = [ndcg, f"{found.recall_at_100:.3f}", f"{found.mrr_at_10:.3f}"]
             seconds = found.median_seconds
             times = [f"{1000 * seconds[stage]:.1f}" if stage in seconds else "" for stage in STAGES]
-            table.add_row(dataset, name, f"{found.n_queries:,}", *measures, *times)
+            table.add_row(printable(dataset), name, f"{found.n_queries:,}", *measures, *times)
         table.add_section()
     console().print(table)
 
@@ -101,7 +101,7 @@ def print_reading(read: Sequence[QuestionRead], *, reader: str, fingerprint: str
         print_json({"reader": reader, "fingerprint": fingerprint} | asdict(found) | plain)
         return
     table = Table(
-        title=f"{reader} on {found.n_questions:,} questions, {found.n_answerable:,} of them answerable",
+        title=f"{printable(reader)} on {found.n_questions:,} questions, {found.n_answerable:,} of them answerable",
         caption=f"Threshold {found.threshold:.3f} ({found.threshold_origin}); best for this file: "
         f"{found.best_threshold:.3f}. ±: half the 95% interval.",
     )

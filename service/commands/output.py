@@ -1,30 +1,77 @@
-"""Where commands write: results to stdout, as JSON or for people, and everything else to stderr."""
+"""Where commands write: results to stdout, as JSON or for people, and everything else to stderr.
 
+Names, ids and texts come from documents, archives and files of queries, so nothing of them may steer a terminal:
+neither control characters nor those that turn the direction of what follows.
+"""
+
+import io
+import os
+import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 import orjson
 from rich.console import Console
 
+LONGEST_SENTENCE = 4_000  # characters
+
 _UNBROKEN = 10_000  # columns
+# C0 and C1 controls, Unicode's Bidi_Control, separators of lines, lone surrogates
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERING_IN_LINES = re.compile(f"(?!\n){_STEERING.pattern}")
 
 
 def say(sentence: str) -> None:
-    """Tell the user something that is no result."""
-    sys.stderr.write(f"{sentence}\n")
-    sys.stderr.flush()
+    """Tell the user something that is no result, on one line; where nobody can be told, the work goes on."""
+    short = shortened(sentence, LONGEST_SENTENCE)
+    with suppress(OSError):
+        sys.stderr.write(_STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), short) + "\n")
+        sys.stderr.flush()
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """Print a result as one JSON document; dataclasses and numpy values inside it are fine."""
+    """Print a result as one JSON document in UTF-8; dataclasses and numpy values inside it are fine."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-    sys.stdout.write(orjson.dumps(value, option=options).decode())
+    text = orjson.dumps(value, option=options).decode()
     sys.stdout.flush()
+    sys.stdout.buffer.write(_STEERING_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode())
+    sys.stdout.buffer.flush()
 
 
 def console() -> Console:
     """Return the console that shows results to people; off a terminal it has no colours and breaks no line."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _UNBROKEN)
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _UNBROKEN)
+
+
+def let_streams_take_all() -> None:
+    """Let stdout and stderr escape what their encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def forget_unwritten() -> None:
+    """Drop what stdout could not take; Python would try again as the process ends, and change its exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(text: str) -> str:
+    """Return one line that cannot steer a terminal, of the same length: a space for each character that would."""
+    return _STEERING.sub(" ", text)
+
+
+def printable_lines(text: str) -> str:
+    """Return the same as `printable`, but that lines end where they end."""
+    return _STEERING_IN_LINES.sub(" ", text)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the last a … where some are left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(n: int, noun: str) -> str:

@@ -39,7 +39,13 @@ def progress_display() -> Iterator[ProgressDisplay]:
         yield lines
         lines.finish()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bars:
         yield ProgressBars(bars)
 

@@ -1,7 +1,6 @@
 """`tercet search` and `tercet answer`: one query through the same pipeline that serves, in this process."""
 
 import asyncio
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +8,15 @@ from rich.text import Text
 
 from indexer.documents import MetadataValue
 from service.commands.faults import CommandError
-from service.commands.output import console, counted, print_json, say
+from service.commands.output import (
+    console,
+    counted,
+    print_json,
+    printable,
+    printable_lines,
+    say,
+    shortened,
+)
 from service.engine import open_engine
 from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import AnswerOutcome, SearchOutcome, answer, search
@@ -21,6 +28,7 @@ from service.settings import Settings
 
 _REQUEST_ID = "command-line"
 _SHOWN_CHARACTERS = 400
+_NAME_CHARACTERS = 200  # of an id, an address, a title, a value of a field
 
 
 def search_once(query: SearchQuery, settings: Settings, *, as_json: bool) -> None:
@@ -81,9 +89,9 @@ def problems_as_faults() -> Iterator[None]:
 
 def _heading(result: ResultBody) -> Text:
     text = Text(f"{result.rank}. ")
-    text.append(printable(result.title if result.title.strip() else result.document_id), style="bold")
+    text.append(_name(result.title if result.title.strip() else result.document_id), style="bold")
     text.append(f"  {result.score_kind} {result.score:.3f}  ", style="cyan")
-    text.append(printable(result.url if result.url is not None else result.passage_id), style="dim")
+    text.append(_name(result.url if result.url is not None else result.passage_id), style="dim")
     return text
 
 
@@ -94,7 +102,7 @@ def _snippet(result: ResultBody) -> Text:
     if start > 0:
         start = max(start, result.text.find(" ", start, first) + 1)
     shown = result.text[start : start + _SHOWN_CHARACTERS]
-    text = Text(printable(shown))
+    text = Text(printable_lines(shown))
     for mark in result.highlights:
         text.stylize("bold yellow", max(0, mark.start - start), max(0, mark.end - start))
     return text
@@ -102,10 +110,10 @@ def _snippet(result: ResultBody) -> Text:
 
 def _facet(facet: FacetBody) -> Text:
     """Return `year: 2020 (31), 2021 (12), others (6), none (4)`, values as a filter has them."""
-    text = Text(printable(facet.field), style="bold")
+    text = Text(_name(facet.field), style="bold")
     counts = [(_as_typed(each.value), each.n_documents) for each in facet.values]
     counts += [(name, n) for name, n in (("others", facet.n_other), ("none", facet.n_missing)) if n]
-    return text.append(": " + ", ".join(f"{printable(name)} ({n:,})" for name, n in counts), style="not bold")
+    return text.append(": " + ", ".join(f"{_name(name)} ({n:,})" for name, n in counts), style="not bold")
 
 
 def _as_typed(value: MetadataValue) -> str:
@@ -122,27 +130,23 @@ def _tell_of_filter(filtered: FilteredBody | None) -> None:
     left = f"{counted(filtered.n_passages, 'passage')} of {counted(filtered.n_documents, 'document')}"
     console().print(f"The filter left {left}.", style="dim")
     for name in filtered.unknown_fields:
-        say(f"No document has the field {printable(name)!r}; `tercet inspect` lists the fields.")
+        say(f"No document has the field {name!r}; `tercet inspect` lists the fields.")
     for name in filtered.mistyped_fields:
-        say(f"The field {printable(name)!r} has no value of the kind that the filter compares it with.")
+        say(f"The field {name!r} has no value of the kind that the filter compares it with.")
 
 
 def _answer_text(found: AnswerBody) -> Text:
-    text = Text(printable(found.text), style="bold")
+    text = Text(printable_lines(found.text), style="bold")
     text.append(f"  {found.score:.3f}  ", style="not bold cyan")
-    text.append(f"{printable(found.document_id)} [{found.start}, {found.end})\n", style="not bold dim")
-    context = Text(printable(found.context), style="not bold")
+    text.append(f"{_name(found.document_id)} [{found.start}, {found.end})\n", style="not bold dim")
+    context = Text(printable_lines(found.context), style="not bold")
     start = found.start - found.context_start
     context.stylize("bold yellow", start, start + found.end - found.start)
     return text.append_text(context)
 
 
-def printable(text: str) -> str:
-    """Return text that cannot steer a terminal, of the same length: a space for each control character but newline."""
-    return "".join(
-        " " if unicodedata.category(character) in ("Cc", "Cs") and character != "\n" else character
-        for character in text
-    )
+def _name(text: str) -> str:
+    return printable(shortened(text, _NAME_CHARACTERS))
 
 
 def _milliseconds(timings: dict[str, float]) -> str:

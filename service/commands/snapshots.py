@@ -15,7 +15,7 @@ from indexer.snapshots import (
     roll_back,
     verify_snapshot,
 )
-from service.commands.output import console, counted, print_json, say, size
+from service.commands.output import console, counted, print_json, printable, say, size
 from service.settings import Settings
 
 
@@ -29,7 +29,7 @@ def print_snapshots(settings: Settings, *, as_json: bool) -> None:
     for name in ("", "snapshot", "built", "documents", "passages", "size"):
         table.add_column(name, justify="right" if name in ("documents", "passages", "size") else "left", no_wrap=True)
     for each in found:
-        table.add_row(*_row(each))
+        table.add_row(*map(printable, _row(each)))
     console().print(table)
 
 

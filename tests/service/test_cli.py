@@ -205,6 +205,44 @@ def test_a_document_cannot_steer_the_terminal(tercet: Tercet, tmp_path: Path) ->
     assert "[red]tide[/red]" in done.stdout
 
 
+def test_an_output_without_unicode_gets_escapes_and_json_stays_json(tercet: Tercet, tmp_path: Path) -> None:
+    record = {"id": "日本", "title": "日本 🐝", "text": "harbour 日本\u202e🐝"}
+    source = write_json_lines(tmp_path / "documents.jsonl", record)
+    ascii_only = Tercet({**tercet.environment, "PYTHONIOENCODING": "ascii"})
+    assert ascii_only("index", source, "--index", "ascii").code == 0
+    done = ascii_only("search", "日本 harbour", "--index", "ascii", "--facet", "title")
+    assert (done.code, done.stderr) == (0, "")
+    assert "harbour \\u65e5\\u672c \\U0001f41d" in done.stdout
+    assert ascii_only("search", "日本", "--index", "ascii", "--json").result["results"][0]["text"] == record["text"]
+    missing = ascii_only("inspect", "--document", "日本日", "--index", "ascii")
+    assert missing.sentence == "The index 'ascii' holds no document '\\u65e5\\u672c\\u65e5'."
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_disk_below_stdout_is_one_sentence(tercet: Tercet, options: list[str]) -> None:
+    def fill() -> None:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+    done = tercet("search", "harbour", *options, before=fill)
+    assert (done.code, done.sentence) == (1, "No space is left on the disk.")
+
+
+def test_a_name_is_one_short_line_whatever_it_holds(tercet: Tercet, tmp_path: Path) -> None:
+    text = "harbour\nof the tide"
+    hostile = {"id": "x\n1. forged \u202e", "title": "a\nb\u202e" + "c" * 50_000, "text": text, "kind": "k" * 50_000}
+    source = write_json_lines(tmp_path / "documents.jsonl", hostile)
+    tercet("index", source, "--index", "names")
+    done = tercet("search", "harbour", "--index", "names", "--facet", "kind", "--facet", "document_id")
+    assert len(done.stdout) < 3_000
+    assert "\u202e" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1. a b cccc")
+    assert lines[1:3] == text.split("\n")
+    shown = tercet("inspect", "--document", hostile["id"], "--index", "names").stdout
+    assert len(shown) < 10_000
+    assert "48,000 characters more; --json has them" in shown
+
+
 def test_answer_is_a_slice_of_its_document(tercet: Tercet) -> None:
     done = tercet("answer", "who reads the tide", "--read-k", "2", "--json")
     assert (done.code, done.stderr) == (0, "")

@@ -1,6 +1,7 @@
 """What the command line says: progress, sizes, times, and sentences for faults."""
 
 import errno
+import json
 
 import pytest
 from rich.console import Console
@@ -8,9 +9,18 @@ from rich.progress import Progress
 
 from models.errors import ModelFolderError
 from service.commands.faults import CommandError, explanation
-from service.commands.output import counted, duration, size
+from service.commands.output import (
+    LONGEST_SENTENCE,
+    counted,
+    duration,
+    print_json,
+    printable,
+    printable_lines,
+    say,
+    shortened,
+    size,
+)
 from service.commands.progress import SECONDS_BETWEEN_LINES, ProgressBars, ProgressLines, RateColumn
-from service.commands.query import printable
 from service.commands.serve import index_name
 
 
@@ -110,16 +120,50 @@ def test_counted_uses_the_plural_but_for_one() -> None:
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/x"), "/x: No such file or directory."),
         (OSError("Not a gzipped file"), "Not a gzipped file."),
         (MemoryError(), "There is not enough memory for this."),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "ids.txt"),
+            "ids.txt: No such file or directory.",
+        ),
+        (CommandError("g3.jsonl, line 2: not JSON"), "g3.jsonl, line 2: not JSON."),
+        (CommandError("manifest.json in archive a.tar is not JSON"), "manifest.json in archive a.tar is not JSON."),
+        (CommandError("queries.d cannot be read"), "queries.d cannot be read."),
+        (CommandError("naïve: no such file"), "naïve: no such file."),
     ],
 )
 def test_a_fault_is_one_sentence(error: Exception, sentence: str) -> None:
     assert explanation(error) == sentence
 
 
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
 def test_printable_text_keeps_its_length_and_cannot_steer_a_terminal() -> None:
-    text = "a\x1b[31mb\r\n\x9bc\ud800d🚀"
-    assert printable(text) == "a [31mb \n c d🚀"
-    assert len(printable(text)) == len(text)
+    text = f"a\x1b[31mb\r\n\x9bc\ud800d🚀\u2028{BIDI}e\u200df"
+    for shown, newline in ((printable(text), " "), (printable_lines(text), "\n")):
+        assert shown == f"a [31mb {newline} c d🚀 {' ' * len(BIDI)}e\u200df"
+        assert len(shown) == len(text)
+
+
+def test_what_is_said_is_one_line_that_shows_what_would_steer(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"query q\x1b[31m1\ntercet: forged\u202e{BIDI[0]}\ud800 🚀: {'a' * 100_000}")
+    said = capsys.readouterr().err
+    assert said.startswith("query q\\x1b[31m1\\ntercet: forged\\u202e\\u061c\\ud800 🚀: aaa")
+    assert said.endswith("a…\n")
+    assert len(said) < LONGEST_SENTENCE + 100
+
+
+def test_json_steers_no_terminal_and_reads_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"text": f"a\x1b\x7f\x9b\u2028{BIDI}日🚀\n"}
+    print_json(value)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == value
+    assert printed == printable_lines(printed)
+    assert "日🚀" in printed
+
+
+def test_a_long_text_is_shortened_to_a_length() -> None:
+    assert shortened("abcdef", 6) == "abcdef"
+    assert shortened("abcdefg", 6) == "abcde…"
 
 
 def test_an_index_is_named_after_its_source() -> None:

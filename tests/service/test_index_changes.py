@@ -54,7 +54,7 @@ def test_a_snapshot_that_loses_what_the_gate_asks_for_is_not_published(tercet: T
     [
         (["delete", "fog", "--index", "none"], "There is no index 'none' in "),
         (["index", "pydoc", "--language", "klingon"], "The setting TERCET_LANGUAGE is not valid: 'klingon' is none of"),
-        (["index", "pydoc", "--gate", "none.jsonl"], "None.jsonl cannot be read: No such file or directory."),
+        (["index", "pydoc", "--gate", "none.jsonl"], "none.jsonl cannot be read: No such file or directory."),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(tercet: Tercet, arguments: list[str], sentence: str) -> None:
