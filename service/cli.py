@@ -22,7 +22,7 @@ from service.cli_models import models
 from service.cli_options import Data, Index, Json
 from service.cli_snapshots import snapshots
 from service.cli_training import training
-from service.commands.faults import FAULTS, explanation
+from service.commands.faults import FAULTS, exit_code, explanation
 from service.commands.output import forget_unwritten, let_streams_take_all, say
 from service.extras import check_extras
 from service.settings import load_settings
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 0
     except FAULTS as error:
         say(f"tercet: {explanation(error)}")
-        return 1
+        return exit_code(error)
     finally:
         forget_unwritten()
     return 0

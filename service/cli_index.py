@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from service.cli_options import Data, Index, Json, Progress
+from service.cli_options import Data, Index, Json, Progress, a_number
 from service.settings import load_settings
 
 indexing = typer.Typer(rich_markup_mode=None)
@@ -37,8 +37,12 @@ GateQueries = Annotated[
         help="Queries, JSON Lines or a BEIR folder; the new snapshot is published only if it serves them as well.",
     ),
 ]
-MaxNdcgDrop = Annotated[float, typer.Option(min=0.0, max=1.0, help="By how much the gate lets nDCG@10 fall.")]
-MaxAnswerDrop = Annotated[float, typer.Option(min=0.0, max=1.0, help="By how much the gate lets the answer rate fall.")]
+MaxNdcgDrop = Annotated[
+    float, typer.Option(min=0.0, max=1.0, callback=a_number, help="By how much the gate lets nDCG@10 fall.")
+]
+MaxAnswerDrop = Annotated[
+    float, typer.Option(min=0.0, max=1.0, callback=a_number, help="By how much the gate lets the answer rate fall.")
+]
 DenseKind = Annotated[
     Literal["auto", "flat", "hnsw", "ivf-sq8", "ivf-pq"] | None,
     typer.Option("--dense-index", help="Kind of the dense index; TERCET_DENSE_INDEX, or auto: by passages and memory."),

@@ -1,5 +1,6 @@
 """Options that several commands of `tercet` share."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,3 +12,10 @@ Progress = Annotated[
     Literal["auto", "json"] | None, typer.Option(help="Progress for people or as JSON lines; TERCET_PROGRESS, or auto.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
+def a_number(value: float) -> float:
+    """Return the value of an option; nan, which is within no bounds and beyond none, is wrong use."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is no number")
+    return value

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 import orjson
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from indexer.analysis import LANGUAGES
 from service.extras import StartupError
 
 PREFIX = "TERCET_"
@@ -18,6 +20,7 @@ _NAME = re.compile(r"[a-z0-9._:-]+")
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 INDEX_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_OPTIONS = {"data_path": "--data", "keep_snapshots": "--keep"}  # the others are called as their field is
 
 
 class SettingsError(StartupError):
@@ -27,7 +30,7 @@ class SettingsError(StartupError):
 class Settings(BaseSettings):
     """What an operator can set. Each field `name` is the environment variable `TERCET_NAME`."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", allow_inf_nan=False)
 
     data_path: Path = Field(default=Path("data"), description="Folder that holds the indexes.")
     index: str = Field(default="default", pattern=INDEX_NAME, description="Name of the index that is served.")
@@ -153,6 +156,13 @@ class Settings(BaseSettings):
             raise ValueError("it must list origins such as https://intranet.example:8443, separated by commas")
         return value
 
+    @field_validator("language")
+    @classmethod
+    def _is_known(cls, language: str) -> str:
+        if language not in LANGUAGES:
+            raise PydanticCustomError("language", "Input should be one of {known}", {"known": ", ".join(LANGUAGES)})
+        return language
+
     @field_validator("jobs_path", mode="before")
     @classmethod
     def _empty_is_absent(cls, value: object) -> object:
@@ -165,18 +175,24 @@ def listed(value: str | None) -> list[str]:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Return the settings of this process's environment; `overrides` (field names, None for absent) win over it.
+    """Return the settings of this process's environment; `overrides` win over it.
+
+    Args:
+        overrides: what options of the command line say, by the names of fields; None for an option that is not given.
 
     Raises:
-        SettingsError: an unknown `TERCET_*` variable, or a value out of bounds.
+        SettingsError: an unknown `TERCET_*` variable, or a value out of bounds; names the variable or the option.
     """
     check_known(os.environ)
+    given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
-        name = f"{PREFIX}{fault['loc'][0]}".upper()
-        raise SettingsError(f"The setting {name} is not valid: {fault['msg']}.") from None
+        field = str(fault["loc"][0])
+        option = _OPTIONS.get(field, f"--{field.replace('_', '-')}")
+        what = f"option {option}" if field in given else f"setting {PREFIX}{field.upper()}"
+        raise SettingsError(f"The {what} is not valid: {fault['msg']}.") from None
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

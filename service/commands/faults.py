@@ -5,13 +5,23 @@ import errno
 from indexer.errors import IndexerError
 from models.errors import ModelError
 from service.extras import StartupError
+from service.settings import SettingsError
 
 
 class CommandError(Exception):
     """A command cannot do what was asked; the message is one sentence for the user."""
 
 
+class UsageError(CommandError):
+    """What was asked for makes no sense, however often it is asked."""
+
+
 FAULTS = (CommandError, IndexerError, ModelError, StartupError, OSError, MemoryError)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return what a command ends with that an exception of the kinds in FAULTS ended: 2 for wrong use, else 1."""
+    return 2 if isinstance(error, UsageError | SettingsError) else 1
 
 
 def explanation(error: BaseException) -> str:

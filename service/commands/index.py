@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from indexer.analysis import LANGUAGES
 from indexer.ann import DenseSettings
 from indexer.build import BuildReport, build_snapshot
 from indexer.documents import Assumed, Document, Skipped
@@ -23,7 +22,7 @@ from service.commands.output import counted, duration, print_json, say, size
 from service.commands.skipped import SkippedRecords, skipped_records
 from service.engine import model_threads
 from service.gate import Gate
-from service.settings import Settings, SettingsError
+from service.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +112,7 @@ def _build(documents: Iterable[Document], settings: Settings, run: BuildRun) -> 
 
 
 def build_settings(settings: Settings) -> BuildSettings:
-    """Return how the settings want an index built.
-
-    Raises:
-        SettingsError: the language is none that words can be stemmed in.
-    """
-    if settings.language not in LANGUAGES:
-        raise SettingsError(
-            f"The setting TERCET_LANGUAGE is not valid: {settings.language!r} is none of {', '.join(LANGUAGES)}."
-        )
+    """Return how the settings want an index built."""
     dense = DenseSettings(
         kind=settings.dense_index,
         recall=settings.recall,

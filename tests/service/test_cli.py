@@ -68,6 +68,8 @@ def test_every_command_explains_itself(tercet: Tercet, command: str) -> None:
         ["evaluate"],
         ["evaluate", "--dataset", "here", "--questions", "there"],
         ["inspect", "--document", "fog", "--model", "reader"],
+        ["index", "source", "--max-ndcg-drop", "nan"],
+        ["index", "source", "--max-answer-drop", "nan"],
     ],
 )
 def test_wrong_use_exits_with_2_and_says_how_to_use_it(tercet: Tercet, arguments: list[str]) -> None:
@@ -283,13 +285,16 @@ def test_what_is_not_there_is_one_sentence(tercet: Tercet, tmp_path: Path) -> No
         assert named in done.sentence
 
 
-def test_a_wrong_setting_is_one_sentence_that_names_it(tercet: Tercet) -> None:
+def test_a_wrong_setting_is_wrong_use_and_one_sentence_that_names_it(tercet: Tercet) -> None:
     misspelt = tercet("search", "fog", INDX="default")
-    assert misspelt.code == 1
+    assert misspelt.code == 2
     assert "TERCET_INDX" in misspelt.sentence
     malformed = tercet("search", "fog", "--index", "../escape")
-    assert malformed.code == 1
-    assert "TERCET_INDEX" in malformed.sentence
+    assert malformed.code == 2
+    assert malformed.sentence.startswith("The option --index is not valid: ")
+    by_variable = tercet("index", "source", RECALL="7")
+    assert by_variable.code == 2
+    assert by_variable.sentence.startswith("The setting TERCET_RECALL is not valid: ")
 
 
 def test_an_index_of_another_encoder_is_refused(tercet: Tercet, tiny_models: TinyModels, tmp_path: Path) -> None:

@@ -23,6 +23,31 @@ def test_a_value_out_of_bounds_is_refused_by_name_and_not_repeated(monkeypatch: 
     assert "70000" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("recall", 2, "The option --recall is not valid: Input should be less than or equal to 1."),
+        ("recall", float("nan"), "The option --recall is not valid: Input should be a finite number."),
+        ("keep_snapshots", 0, "The option --keep is not valid: Input should be greater than or equal to 1."),
+        ("dense_index", "best", "The option --dense-index is not valid: Input should be 'auto', 'flat',"),
+        ("language", "klingon", "The option --language is not valid: Input should be one of none, arabic, "),
+        ("index", "../evil", "The option --index is not valid: String should match pattern"),
+    ],
+)
+def test_a_wrong_option_is_told_by_its_own_name(field: str, value: object, sentence: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(**{field: value})
+    assert str(refusal.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
+def test_no_setting_is_infinite_or_no_number(monkeypatch: pytest.MonkeyPatch, name: str, number: str) -> None:
+    monkeypatch.setenv(f"{PREFIX}{name.upper()}", number)
+    with pytest.raises(SettingsError, match=f"setting TERCET_{name.upper()} is not valid: Input should be a finite"):
+        load_settings()
+
+
 def test_variables_of_others_are_none_of_our_business() -> None:
     check_known({"PATH": "/bin", "TERCETERA": "1", "TERCET_PORT": "1", "tercet_port": "1"})
 
