@@ -51,6 +51,12 @@ Recall = Annotated[
     float | None,
     typer.Option(help="Share of the true best 100 that an approximate index must find; TERCET_RECALL, or .95."),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write all that is skipped, and why, to this JSON Lines file, which is in no source."
+    ),
+]
 Keep = Annotated[
     int | None, typer.Option(min=1, help="Snapshots that stay, the new one counted; TERCET_KEEP_SNAPSHOTS, or 2.")
 ]
@@ -73,9 +79,7 @@ def index(
     on_error: Annotated[
         OnError, typer.Option(help="What to do with a file or record that is bad: tell and skip it, or fail.")
     ] = OnError.skip,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all that is skipped, and why, to this JSON Lines file.")
-    ] = None,
+    report: Report = None,
     update: Update = False,
     gate: GateQueries = None,
     max_ndcg_drop: MaxNdcgDrop = 0.01,
@@ -95,6 +99,7 @@ def index(
     1: failed, or nothing at all could be read, and the index is as it was; 2: wrong use.
     """
     from service.commands.index import IndexRun, index_sources
+    from service.commands.skip_report import check_report
     from service.gate import Gate, read_gate_queries
 
     settings = load_settings(
@@ -106,6 +111,10 @@ def index(
         language=language,
         keep_snapshots=keep,
     )
+    if report is not None:
+        check_report(
+            report, [*map(Path, sources), settings.data_path / settings.index, *([] if gate is None else [gate])]
+        )
     wanted = Gate(read_gate_queries(gate), max_ndcg_drop, max_answer_drop) if gate is not None else None
     run = IndexRun(
         fails_on_error=on_error is OnError.fail, updates=update, gate=wanted, report_path=report, as_json=json

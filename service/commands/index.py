@@ -43,7 +43,7 @@ def index_sources(sources: Sequence[str], settings: Settings, run: IndexRun) -> 
     """Build the configured index from sources, print what was built, and tell what was skipped.
 
     Raises:
-        SourceError, BuildError, ModelError, OSError: fit to show; the last if the report cannot be written.
+        SourceError, BuildError, ModelError, CommandError: fit to show; the last if the report cannot be written.
     """
     started = time.monotonic()
     with skipped_records(run.report_path) as skipped:
@@ -150,6 +150,7 @@ class _Reader:
                     yield record
                 else:
                     self._pass_on(record)
+        self._skipped.finish()
         if self._skipped.count and not n_documents:
             raise SourceError(f"no document was read, {self._skipped.count:,} skipped: {self._skipped.first[0]}")
 

@@ -2,15 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import BinaryIO
-
-import orjson
 
 from indexer.documents import Assumed, SkipKind, Skipped
+from service.commands.faults import CommandError, explanation
 from service.commands.output import counted, say
+from service.commands.skip_report import SkipReport
 
 LISTED = 20
 
@@ -32,12 +31,12 @@ _ASIDE: frozenset[SkipKind] = frozenset({"link", "other-kind"})
 
 @dataclass(slots=True)
 class SkippedRecords:
-    """Counts what was skipped by kind and keeps the first few; with a file, writes each to it as it comes.
+    """Counts what was skipped by kind and keeps the first few; with a report, writes each to it as it comes.
 
-    Files of other kinds and links are counted, but listed in the file only: a folder of documents is full of them.
+    Files of other kinds and links are counted, but listed in the report only: a folder of documents is full of them.
     """
 
-    file: BinaryIO | None = None
+    report: SkipReport | None = None
     by_kind: Counter[SkipKind] = field(default_factory=Counter)
     by_suffix: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)
@@ -64,9 +63,13 @@ class SkippedRecords:
         self._write(record.file, record.line, record.kind, record.reason)
 
     def _write(self, file: str, line: int | None, kind: str, reason: str) -> None:
-        if self.file is not None:
-            record = {"file": file, "line": line, "kind": kind, "reason": reason}
-            self.file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        if self.report is not None:
+            self.report.write({"file": file, "line": line, "kind": kind, "reason": reason})
+
+    def finish(self) -> None:
+        """Take note that all sources are read; raises CommandError if the report cannot be written to its end."""
+        if self.report is not None:
+            self.report.finish()
 
     def tell(self) -> None:
         """Say what was skipped, why, and what was assumed."""
@@ -103,14 +106,17 @@ def skipped_records(report: Path | None) -> Iterator[SkippedRecords]:
     """Give the place for what is skipped, and tell it at the end, also of failed work.
 
     Raises:
-        OSError: the report cannot be written.
+        CommandError: the report cannot be written.
     """
-    with nullcontext() if report is None else report.open("wb") as file:
-        skipped = SkippedRecords(file)
+    skipped = SkippedRecords(None if report is None else SkipReport(report))
+    try:
+        yield skipped
+    finally:
         try:
-            yield skipped
-        finally:
-            skipped.tell()
+            skipped.finish()
+        except CommandError as error:  # of work that failed: else it was finished before anything was published
+            say(explanation(error))
+        skipped.tell()
 
 
 def _keep(first: list[str], record: Skipped | Assumed) -> None:

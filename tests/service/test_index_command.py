@@ -60,3 +60,28 @@ def test_a_fault_fails_or_is_told_and_nothing_read_leaves_the_index_as_it_was(te
         f"No document was read, 1 skipped: {folder}/table.csv:1: has no column for the id;",
     )
     assert tercet("inspect", "--json").result["n_documents"] == 1
+
+
+def test_a_report_never_destroys_a_source_and_is_never_read_itself(
+    tercet: Tercet, folder: Path, tmp_path: Path
+) -> None:
+    own = folder / "fog.csv"
+    before = own.read_bytes()
+    gate = tmp_path / "gate.jsonl"
+    gate.write_text('{"query": "fog"}\n')
+    for report in (own, folder / "report.jsonl", tmp_path / "data" / "default" / "report.jsonl", gate):
+        (tmp_path / "data" / "default").mkdir(parents=True, exist_ok=True)
+        done = tercet("index", folder, own, "--report", report, "--gate", gate)
+        assert done.code == 2
+        assert done.sentence.startswith(f"The report {report} would ")
+    assert own.read_bytes() == before
+    assert gate.read_text() == '{"query": "fog"}\n'
+    assert sorted(each.name for each in folder.iterdir()) == [
+        *("empty.txt", "fog.csv", "picture.png", "storm.txt", "tide.pdf")
+    ]
+
+
+def test_a_report_that_cannot_be_written_leaves_the_index_as_it_was(tercet: Tercet, folder: Path) -> None:
+    done = tercet("index", folder, "--report", "/dev/full")
+    assert (done.code, done.sentence) == (1, "The report /dev/full cannot be written: No space left on device.")
+    assert tercet("inspect").code == 1
