@@ -11,15 +11,19 @@ from indexer.documents import MetadataValue
 from indexer.metadata import Column, Metadata
 from indexer.ranking import Mask, best_rows
 
+MAX_CHARACTERS = 1_000  # of a value that is given; longer ones are texts of their own, which nobody chooses from
+
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_MOST_BYTES = 4 * (MAX_CHARACTERS + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FacetValue:
-    """A value, and how many documents have it."""
+    """A value, and how many documents have it; of a text that is_cut only the first MAX_CHARACTERS are given."""
 
     value: MetadataValue
     n_documents: int
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def _tallies(field: str, metadata: Metadata, documents: Mask) -> Iterator[_Tally
         yield _Tally(counts, lambda i: float(numbers[i]))
     if (column := metadata.texts(field)) is not None:
         texts = column.texts
-        yield _Tally(np.bincount(_among(column, documents), minlength=len(texts)), lambda i: texts[i].decode())
+        yield _Tally(np.bincount(_among(column, documents), minlength=len(texts)), lambda i: _beginning(texts[i]))
 
 
 def _among(column: Column[_Scalar], documents: Mask) -> NDArray[_Scalar]:
@@ -90,4 +94,15 @@ def _among(column: Column[_Scalar], documents: Mask) -> NDArray[_Scalar]:
 def _most_frequent(tally: _Tally, k: int) -> list[FacetValue]:
     found = np.flatnonzero(tally.counts)
     best = best_rows(found, tally.counts[found].astype(np.float64), k).rows.tolist()
-    return [FacetValue(tally.name(i), int(tally.counts[i])) for i in best]
+    return [_facet_value(tally.name(i), int(tally.counts[i])) for i in best]
+
+
+def _facet_value(value: MetadataValue, n_documents: int) -> FacetValue:
+    if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+        return FacetValue(value[:MAX_CHARACTERS], n_documents, is_cut=True)
+    return FacetValue(value, n_documents)
+
+
+def _beginning(text: bytes) -> str:
+    """Return a text in UTF-8, or the first of it if it is long: more than MAX_CHARACTERS of them."""
+    return text[:_MOST_BYTES].decode(errors="ignore")

@@ -66,7 +66,10 @@ _SEARCH = {
             "field": "year",
             "is_known": True,
             "n_documents": 31,
-            "values": [{"value": 1874, "n_documents": 12}, {"value": 1875, "n_documents": 9}],
+            "values": [
+                {"value": 1874, "is_cut": False, "n_documents": 12},
+                {"value": 1875, "is_cut": False, "n_documents": 9},
+            ],
             "n_other": 6,
             "n_missing": 4,
         }

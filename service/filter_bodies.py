@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from indexer.errors import FilterError
+from indexer.facets import MAX_CHARACTERS
 from indexer.filters import (
     MAX_CONDITIONS,
     MAX_DEPTH,
@@ -186,6 +187,10 @@ class FacetValueBody(_Outcome):
     """A value, and how many of the matching documents have it."""
 
     value: str | int | float | bool
+    is_cut: bool = Field(
+        description=f"Whether this is only the first {MAX_CHARACTERS:,} characters of a longer text, which then is no "
+        "value to filter by."
+    )
     n_documents: int
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexer.documents import Metadata, MetadataValue
-from indexer.facets import FacetValue, count_facet
+from indexer.facets import MAX_CHARACTERS, FacetValue, count_facet
 from indexer.metadata import kind_of
 from tests.indexer.columns import columns_of, documents_with
 
@@ -32,6 +32,15 @@ def test_equal_counts_stand_in_order_of_kind_then_value(tmp_path: Path) -> None:
 def test_numbers_that_are_not_all_whole_are_counted_as_floats(tmp_path: Path) -> None:
     columns = columns_of(documents_with({"x": 1}, {"x": 1.0}, {"x": 2.5}), tmp_path)
     assert count_facet("x", columns, np.ones(3, np.bool_), 2).values == [FacetValue(1.0, 2), FacetValue(2.5, 1)]
+
+
+def test_a_long_text_is_cut_told_and_still_counted_by_its_whole(tmp_path: Path) -> None:
+    short, long = "é" * MAX_CHARACTERS, "🐝" * MAX_CHARACTERS
+    texts = [short, long + "a", long + "a", long + "b"]
+    facet = count_facet(
+        "x", columns_of(documents_with(*({"x": text} for text in texts)), tmp_path), np.ones(4, np.bool_), 9
+    )
+    assert facet.values == [FacetValue(long, 2, is_cut=True), FacetValue(short, 1), FacetValue(long, 1, is_cut=True)]
 
 
 def test_a_field_of_no_document_is_told(tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ def test_facets_count_the_documents_that_match_and_add_up(client: TestClient) ->
     year, title, nothing = body["facets"]
     assert year == {
         "field": "year", "is_known": True, "n_documents": 3,
-        "values": [{"value": 1999, "n_documents": 1}], "n_other": 0, "n_missing": 2,
+        "values": [{"value": 1999, "is_cut": False, "n_documents": 1}], "n_other": 0, "n_missing": 2,
     }  # fmt: skip
-    assert title["values"] == [{"value": "Long", "n_documents": 1}]
+    assert title["values"] == [{"value": "Long", "is_cut": False, "n_documents": 1}]
     assert (nothing["is_known"], nothing["values"], nothing["n_missing"]) == (False, [], 3)
 
 
