@@ -56,12 +56,12 @@ class DenseRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: DenseKind = "flat"
-    n_lists: int = 0
-    effort: int = 0
-    wanted_recall: float | None = None
-    recall: float | None = None
-    recall_depth: int = 0
-    n_queries: int = 0
+    n_lists: int = Field(default=0, ge=0)
+    effort: int = Field(default=0, ge=0)
+    wanted_recall: float | None = Field(default=None, gt=0, le=1)
+    recall: float | None = Field(default=None, ge=0, le=1)
+    recall_depth: int = Field(default=0, ge=0)
+    n_queries: int = Field(default=0, ge=0)
 
 
 def choose_kind(n_passages: int, dimension: int, settings: DenseSettings) -> DenseKind:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.errors import SnapshotError
 from indexer.mapped import SortedTexts, mapped_array, mapped_bytes
 from indexer.ranking import NO_HITS, Hits, Mask, Rows, Scores, best_rows
 
@@ -26,6 +27,7 @@ B = 0.75
 _TERMS, _TERM_ENDS = "terms.bin", "term_ends.npy"
 _STARTS, _ROWS, _WEIGHTS = "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
 _COUNTS = "posting_counts.npy"  # read only by the next build
+BM25_FILES = (_TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS, _COUNTS)
 _MOST_COUNTED = 65_535  # a term that a passage repeats more often counts as often
 
 
@@ -136,13 +138,20 @@ class Bm25Index:
     """A written index, memory-mapped; thread-safe."""
 
     def __init__(self, folder: Path, *, n_passages: int) -> None:
-        """Open the index that `Bm25Builder.write` wrote for n_passages passages."""
+        """Open the index that `Bm25Builder.write` wrote for n_passages passages.
+
+        Raises:
+            SnapshotError: a file is of another kind, or they do not fit together.
+        """
         self._folder, self._n_passages = folder, n_passages
         self._terms = SortedTexts(mapped_bytes(folder / _TERMS), mapped_array(folder / _TERM_ENDS, np.int64))
         self._starts = mapped_array(folder / _STARTS, np.int64)
         self._rows = mapped_array(folder / _ROWS, np.int32)
         self._weights = mapped_array(folder / _WEIGHTS, np.float32)
         self.n_terms = len(self._terms)
+        n_postings = int(self._starts[-1]) if self._starts.size == self.n_terms + 1 else -1
+        if not n_postings == self._rows.size == self._weights.size:
+            raise SnapshotError(f"{folder} holds no BM25 index, or files of several")
 
     def search(self, terms: Sequence[str], k: int, allowed: Mask | None = None) -> Hits:
         """Return the k best passages that hold at least one of the terms; none if the terms are unknown or none.

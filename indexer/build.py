@@ -9,7 +9,6 @@ distinct term of a passage, 26 with a snapshot before, some for each value of me
 
 import hashlib
 import logging
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from indexer.errors import BuildError, SnapshotError
 from indexer.layout import BM25_FOLDER, STORE_FILE
 from indexer.manifest import MANIFEST_FILE, Bm25Record, EncoderRecord, Manifest, record_files
 from indexer.previous import Made, Previous, open_previous
-from indexer.publish import building, publish
+from indexer.publish import building, publish, require_room
 from indexer.recipe import BuildProgress, BuildRun, BuildSettings, Change, IndexModels, Stage
 from indexer.staging import DocumentStage
 from indexer.store import Store
@@ -104,7 +103,7 @@ def build_snapshot(
         n_embedded_passages=embedded.n_made,
         n_cut_passages=embedded.n_cut,
         n_repeated_ids=n_repeated,
-        n_bytes=sum(record.n_bytes for record in manifest.files.values()),
+        n_bytes=manifest.n_bytes,
         dense=embedded.record,
     )
 
@@ -205,12 +204,7 @@ class _Build:
         n, dimension = store.n_passages, self._models.dual_encoder.dimension
         kind = choose_kind(n, dimension, self.settings.dense)
         needed = 2 * n * (4 * dimension + KEY.itemsize) + index_bytes(kind, n, dimension)
-        free = shutil.disk_usage(folder).free
-        if free < needed:
-            raise BuildError(
-                f"index {self._index_path.name!r} needs {needed / 1e6:,.0f} MB more for the vectors of {n:,} passages;"
-                f" {self._index_path} has {free / 1e6:,.0f} MB free"
-            )
+        require_room(self._index_path, needed, f"the vectors of {n:,} passages")
 
     def _describe(self, folder: Path, embedded: Embedded) -> Manifest:
         """Write the manifest and return it."""

@@ -137,6 +137,8 @@ class DenseIndex:
         proposing = _read_index(ann_path, faiss.IO_FLAG_MMAP_IFC if record.kind == "hnsw" else faiss.IO_FLAG_MMAP)
         if proposing.ntotal != index.ntotal:
             raise SnapshotError(f"{ann_path} holds {proposing.ntotal} passages, {path} {index.ntotal}")
+        if proposing.d != index.d:
+            raise SnapshotError(f"{ann_path} holds vectors of {proposing.d} dimensions, {path} of {index.d}")
         return cls(index, Proposer(proposing, record))
 
     def move_to_gpu(self) -> None:

@@ -1,19 +1,36 @@
 """manifest.json: what a snapshot holds, what made it, and the sha256 of each of its files."""
 
-import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import orjson
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from indexer.ann import DenseRecord
 from indexer.chunking import ChunkingSettings
 from indexer.errors import SnapshotError
+from indexer.layout import snapshot_files
 from models.folder import first_fault, sha256_of
 
 FORMAT_VERSION: Literal[2] = 2
 MANIFEST_FILE = "manifest.json"
+
+_EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+_Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]  # rows are int32
+_Time: TypeAlias = Annotated[
+    AwareDatetime, Field(ge=_EARLIEST, lt=_LATEST), AfterValidator(lambda time: time.astimezone(UTC))
+]
 
 
 class _Frozen(BaseModel):
@@ -25,34 +42,34 @@ class EncoderRecord(_Frozen):
 
     name: str
     fingerprint: str
-    dimension: int = Field(ge=1)
+    dimension: int = Field(ge=1, lt=1 << 31)
 
 
 class Bm25Record(_Frozen):
     """The BM25 index: the analyzer that made its terms, and its constants."""
 
     analyzer: str
-    k1: float
-    b: float
-    n_terms: int = Field(ge=0)
+    k1: float = Field(gt=0)
+    b: float = Field(ge=0, le=1)
+    n_terms: _Count
 
 
 class FileRecord(_Frozen):
     """One file of the snapshot."""
 
-    sha256: str
-    n_bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    n_bytes: int = Field(ge=0, lt=1 << 63)
 
 
 class Manifest(_Frozen):
-    """The content of manifest.json; files are named relative to the snapshot's folder."""
+    """The content of manifest.json; files are named relative to the snapshot's folder, and none is left out."""
 
     format_version: Literal[2] = FORMAT_VERSION
-    snapshot_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    created_at: datetime
-    n_documents: int = Field(ge=0)
-    n_passages: int = Field(ge=0)
-    n_cut_passages: int = Field(ge=0, description="passages of which the dual encoder did not see every token")
+    snapshot_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)
+    created_at: _Time
+    n_documents: _Count
+    n_passages: _Count
+    n_cut_passages: _Count = Field(description="passages of which the dual encoder did not see every token")
     encoder: EncoderRecord
     passage_tokenizer_fingerprint: str
     bm25: Bm25Record
@@ -60,6 +77,23 @@ class Manifest(_Frozen):
     chunking: ChunkingSettings
     files: dict[str, FileRecord]
     evaluation: dict[str, float] = Field(default_factory=dict)
+
+    @field_validator("files")
+    @classmethod
+    def _are_those_of_a_snapshot(cls, files: dict[str, FileRecord], info: ValidationInfo) -> dict[str, FileRecord]:
+        dense = info.data.get("dense")
+        if isinstance(dense, DenseRecord):  # else that is the fault
+            expected = snapshot_files(has_ann=dense.kind != "flat")
+            if missing := sorted(expected - files.keys()):
+                raise PydanticCustomError("files", "{name} is missing", {"name": missing[0]})
+            if unknown := sorted(files.keys() - expected):
+                raise PydanticCustomError("files", "{name} is no file of a snapshot", {"name": repr(unknown[0][:100])})
+        return files
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the size of all files together."""
+        return sum(record.n_bytes for record in self.files.values())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -81,15 +115,17 @@ def read_manifest(folder: Path) -> Manifest:
 def parse_manifest(content: bytes, name: str) -> Manifest:
     """Return the manifest that content holds; name is what errors call it. Raises as `read_manifest`."""
     try:
-        parsed = json.loads(content)
-        version = parsed.get("format_version") if isinstance(parsed, dict) else None
-        if version != FORMAT_VERSION:
-            raise SnapshotError(f"{name} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
+        parsed = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise SnapshotError(f"{name} is not JSON: {error}") from error
+    version = parsed.get("format_version") if isinstance(parsed, dict) else None
+    if version != FORMAT_VERSION:
+        found = f"format version {version}" if isinstance(version, int) else "no format version"
+        raise SnapshotError(f"{name} has {found}; this Tercet reads version {FORMAT_VERSION}")
+    try:
         return Manifest.model_validate(parsed)
     except ValidationError as error:
         raise SnapshotError(f"{name}: {first_fault(error)}") from error
-    except ValueError as error:
-        raise SnapshotError(f"{name} cannot be read: {error}") from error
 
 
 def record_files(folder: Path) -> dict[str, FileRecord]:

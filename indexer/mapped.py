@@ -8,6 +8,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.errors import SnapshotError
+
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _EMPTY_NPY_BYTES = 128  # an empty array, which cannot be mapped, is a header only
@@ -46,9 +48,17 @@ class SortedTexts:
 
 
 def mapped_array(path: Path, scalar: type[_Scalar]) -> NDArray[_Scalar]:
-    """Return the array of an .npy file, which holds the given scalars."""
-    loaded: NDArray[_Scalar] = np.load(path, mmap_mode="r" if path.stat().st_size > _EMPTY_NPY_BYTES else None)
-    assert loaded.dtype == scalar, f"{path} holds {loaded.dtype}"
+    """Return the array (n,) of an .npy file.
+
+    Raises:
+        SnapshotError: it holds anything but the given scalars, one behind the other.
+    """
+    try:
+        loaded: NDArray[_Scalar] = np.load(path, mmap_mode="r" if path.stat().st_size > _EMPTY_NPY_BYTES else None)
+    except (ValueError, EOFError) as error:
+        raise SnapshotError(f"{path} is no array that NumPy reads") from error
+    if not isinstance(loaded, np.ndarray) or loaded.dtype != scalar or loaded.ndim != 1:
+        raise SnapshotError(f"{path} is no array of {np.dtype(scalar).name}")
     return loaded
 
 

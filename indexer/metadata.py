@@ -38,6 +38,14 @@ VALUES_FILES: Mapping[Storage, str] = {
     "float": "floats.npy",
     "text": "codes.npy",
 }
+METADATA_FILES = (
+    FIELDS_FILE,
+    PASSAGE_DOCUMENTS_FILE,
+    ROWS_FILE,
+    TEXTS_FILE,
+    TEXT_ENDS_FILE,
+    *VALUES_FILES.values(),
+)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _Scalar_co = TypeVar("_Scalar_co", bound=np.generic, covariant=True)

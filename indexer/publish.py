@@ -62,6 +62,15 @@ def locked(index_path: Path) -> Iterator[None]:
             yield
 
 
+def require_room(index_path: Path, n_bytes: int, what: str) -> None:
+    """Return when the disk of an index has so many bytes free; raises BuildError if not, which says for what."""
+    free = shutil.disk_usage(index_path).free
+    if free < n_bytes:
+        raise BuildError(
+            f"index {index_path.name!r} needs {n_bytes:,} bytes for {what}; the disk of {index_path} has {free:,} free"
+        )
+
+
 def snapshots_folder(index_path: Path) -> Path:
     """Return the folder whose folders are snapshots, but for those whose names begin with a dot."""
     return index_path / "snapshots"

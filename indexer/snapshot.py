@@ -83,16 +83,20 @@ class Snapshot:
             raise SnapshotError(f"{folder} cannot be read: {error}") from error
 
     def _require_equal_counts(self, folder: Path) -> None:
-        counts = {
+        of_passages = {
             STORE_FILE: self._store.n_passages,
             DENSE_FILE: self._dense.n_passages,
             TOKENS_FILE: self._tokens.n_passages,
             METADATA_FOLDER: self.metadata.n_passages,
         }
-        for name, count in counts.items():
-            if count != self.n_passages:
+        counts = [(name, found, self.n_passages, "passages") for name, found in of_passages.items()]
+        counts.append((STORE_FILE, self._store.n_documents, self.n_documents, "documents"))
+        counts.append((DENSE_FILE, self._dense.dimension, self.manifest.encoder.dimension, "dimensions"))
+        counts.append((BM25_FOLDER, self._bm25.n_terms, self.manifest.bm25.n_terms, "terms"))
+        for name, found, said, what in counts:
+            if found != said:
                 self._store.close()
-                raise SnapshotError(f"{folder / name} holds {count} passages; the manifest says {self.n_passages}")
+                raise SnapshotError(f"{folder / name} holds {found:,} {what}; the manifest says {said:,}")
 
     @property
     def mean_passage_tokens(self) -> int:

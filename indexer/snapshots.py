@@ -1,21 +1,17 @@
 """What an operator does with the snapshots of an index: list, verify, roll back, remove, export and import them.
 
-An archive is a tar file (gzipped if its name says so) with one snapshot: manifest.json first, then the files that it
-names, and nothing else.
+None is made current before it was opened, and by an encoder that will encode its queries.
 """
 
-import shutil
-import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
 
+from indexer.archives import read_archive, write_archive
 from indexer.errors import SnapshotError
-from indexer.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest, verify_files
+from indexer.manifest import Manifest, read_manifest
 from indexer.publish import (
+    KEPT_SNAPSHOTS,
     building,
     current_snapshot,
     is_in_use,
@@ -25,9 +21,7 @@ from indexer.publish import (
     remove_old,
     snapshots_folder,
 )
-
-_MOST_MANIFEST_BYTES = 16 << 20
-_COPIED_BYTES = 1 << 20
+from indexer.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +51,25 @@ def list_snapshots(index_path: Path) -> list[SnapshotSummary]:
 
 
 def verify_snapshot(index_path: Path, snapshot_id: str | None = None) -> Manifest:
-    """Read every byte of a snapshot, the current one for None, and return its manifest if all is as it says.
+    """Read every byte of a snapshot, the current one for None, open it, and return its manifest if all is as it says.
 
     Raises:
-        SnapshotError: there is none, a file is missing or altered, or the format is another one.
+        SnapshotError: there is none, a file is missing or altered, or the format or analyzer is another one.
     """
-    folder = _folder(index_path, snapshot_id)
-    manifest = read_manifest(folder)
-    verify_files(folder, manifest, with_hashes=True)
-    return manifest
+    return _verified(_folder(index_path, snapshot_id), index_path.name)
 
 
-def roll_back(index_path: Path, snapshot_id: str | None = None) -> Manifest:
+def roll_back(index_path: Path, snapshot_id: str | None = None, *, encoder_fingerprint: str) -> Manifest:
     """Make another snapshot current, after it was verified; None for the newest that is older than the current one.
 
     Raises:
-        SnapshotError: there is none, or it is not intact; the current one stays.
+        SnapshotError: there is none, it is not intact, or was made for another encoder; the current one stays.
         BuildError: a build is running, or the disk refused.
     """
     with locked(_existing(index_path)):
-        wanted = snapshot_id if snapshot_id is not None else _one_before(index_path)
-        manifest = verify_snapshot(index_path, wanted)
-        make_current(index_path, manifest.snapshot_id)
+        folder = _folder(index_path, snapshot_id if snapshot_id is not None else _one_before(index_path))
+        manifest = _verified(folder, index_path.name, encoder_fingerprint)
+        make_current(index_path, folder.name)
     return manifest
 
 
@@ -95,36 +86,33 @@ def export_snapshot(index_path: Path, archive: Path, snapshot_id: str | None = N
         SnapshotError: there is none, it is not intact, or the archive is there already or cannot be written.
     """
     folder = _folder(index_path, snapshot_id)
-    manifest = verify_snapshot(index_path, folder.name)
-    if archive.exists():
-        raise SnapshotError(f"archive {archive} is there already; name another file")
-    partial = archive.with_name(f"{archive.name}.partial")
-    try:
-        with tarfile.open(partial, "w:gz" if archive.suffix in (".gz", ".tgz") else "w") as tar:
-            for name in (MANIFEST_FILE, *manifest.files):
-                tar.add(folder / name, arcname=name, recursive=False, filter=_anonymous)
-        partial.replace(archive)
-    except OSError as error:
-        raise SnapshotError(f"archive {archive} cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    manifest = _verified(folder, index_path.name)
+    write_archive(archive, folder, manifest)
     return manifest
 
 
-def import_snapshot(archive: Path, index_path: Path) -> Manifest:
+def import_snapshot(
+    archive: Path, index_path: Path, *, encoder_fingerprint: str, keep: int = KEPT_SNAPSHOTS
+) -> Manifest:
     """Make the snapshot in an archive the current one of an index, which is made if it is not there.
 
+    Args:
+        archive: what `export_snapshot` wrote.
+        index_path: the index's folder.
+        encoder_fingerprint: of the dual encoder that will encode queries.
+        keep: how many snapshots stay, this one counted.
+
     Raises:
-        SnapshotError: it is no archive of a snapshot, or what it holds is altered; nothing changes.
-        BuildError: the index has that snapshot, a build is running, or the disk refused.
+        SnapshotError: it is no archive of a snapshot, what it holds is altered or does not fit together, or it was made
+            for another encoder; nothing changes.
+        BuildError: a build is running, or the disk refused.
     """
     with building(index_path) as folder:
-        with _members(archive) as members:
-            manifest = _unpacked(archive, members, folder)
-        verify_files(folder, manifest, with_hashes=True)
+        manifest = read_archive(archive, folder, index_path)
         if (snapshots_folder(index_path) / manifest.snapshot_id).exists():
             raise SnapshotError(f"index {index_path.name!r} has snapshot {manifest.snapshot_id} already")
-        publish(folder, index_path, manifest.snapshot_id)
+        _opened(folder, manifest, index_path.name, encoder_fingerprint)
+        publish(folder, index_path, manifest.snapshot_id, keep=keep)
     return manifest
 
 
@@ -163,8 +151,23 @@ def _summary(folder: Path, *, is_current: bool) -> SnapshotSummary:
         manifest.created_at,
         manifest.n_documents,
         manifest.n_passages,
-        sum(record.n_bytes for record in manifest.files.values()),
+        manifest.n_bytes,
     )
+
+
+def _verified(folder: Path, index_name: str, encoder_fingerprint: str | None = None) -> Manifest:
+    manifest = read_manifest(folder)
+    if manifest.snapshot_id != folder.name:
+        raise SnapshotError(f"{folder} holds the snapshot {manifest.snapshot_id!r}; a snapshot's folder has its name")
+    _opened(folder, manifest, index_name, encoder_fingerprint)
+    return manifest
+
+
+def _opened(folder: Path, manifest: Manifest, index_name: str, encoder_fingerprint: str | None) -> None:
+    """Return when a snapshot can be opened for queries of an encoder, None for the one that built it."""
+    made = manifest.encoder
+    fingerprint = made.fingerprint if encoder_fingerprint is None else encoder_fingerprint
+    Snapshot.open_folder(folder, index_name, encoder_fingerprint=fingerprint, dimension=made.dimension).close()
 
 
 def _one_before(index_path: Path) -> str:
@@ -173,50 +176,3 @@ def _one_before(index_path: Path) -> str:
     if place + 1 >= len(readable):
         raise SnapshotError(f"index {index_path.name!r} has no snapshot older than the current one")
     return readable[place + 1].snapshot_id
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a member that says nothing of the user and machine that wrote it."""
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    member.mode = 0o644
-    return member
-
-
-@contextmanager
-def _members(archive: Path) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
-    """Give the regular files of an archive in order, by name; whatever is wrong with it is one sentence."""
-    try:
-        with tarfile.open(archive, "r|*") as tar:
-            yield _files_of(tar, archive)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        if isinstance(error, OSError) and error.filename not in (None, str(archive)):
-            raise  # the disk that the index lies on
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no tar archive, or damaged"
-        raise SnapshotError(f"archive {archive} cannot be read: {reason}") from error
-
-
-def _files_of(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    for member in tar:
-        content = tar.extractfile(member) if member.isreg() else None
-        if content is None:
-            raise SnapshotError(f"archive {archive} holds {member.name!r}, which is no regular file")
-        yield member.name, content
-
-
-def _unpacked(archive: Path, members: Iterator[tuple[str, IO[bytes]]], folder: Path) -> Manifest:
-    """Write the files that the manifest, which comes first, names; none may be missing or unknown."""
-    name, content = next(members, ("", None))
-    if name != MANIFEST_FILE or content is None:
-        raise SnapshotError(f"archive {archive} holds no snapshot: it does not begin with {MANIFEST_FILE}")
-    raw = content.read(_MOST_MANIFEST_BYTES)
-    manifest = parse_manifest(raw, f"{MANIFEST_FILE} in archive {archive}")
-    (folder / MANIFEST_FILE).write_bytes(raw)
-    for name, content in members:
-        path = folder / name
-        if name not in manifest.files or path.exists() or not path.resolve().is_relative_to(folder.resolve()):
-            raise SnapshotError(f"archive {archive} holds {name!r}, which its manifest does not name")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            shutil.copyfileobj(content, file, _COPIED_BYTES)
-    return manifest

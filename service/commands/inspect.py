@@ -27,8 +27,7 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
     snapshot, manifest = _open(settings)
     snapshot.close()
     fields = [_field_facts(field) for field in snapshot.metadata.fields.values()]
-    n_bytes = sum(record.n_bytes for record in manifest.files.values())
-    facts = {"index": settings.index, "path": str(settings.data_path / settings.index), "n_bytes": n_bytes}
+    facts = {"index": settings.index, "path": str(settings.data_path / settings.index), "n_bytes": manifest.n_bytes}
     if as_json:
         print_json(facts | manifest.model_dump(mode="json") | {"fields": fields})
         return
@@ -45,7 +44,7 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
             "BM25": f"{manifest.bm25.n_terms:,} terms, k1 {manifest.bm25.k1}, b {manifest.bm25.b}",
             "analyzer": manifest.bm25.analyzer,
             "dense index": _dense_sentence(manifest.dense),
-            "size": size(n_bytes),
+            "size": size(manifest.n_bytes),
         }
         | {f"  {name}": size(record.n_bytes) for name, record in manifest.files.items()}
         | {"fields": f"{len(fields):,}, for filters and facets"}

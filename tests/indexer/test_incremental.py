@@ -163,7 +163,7 @@ def test_a_build_that_does_not_fit_on_the_disk_does_not_begin(
     tmp_path: Path, models: IndexModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(BuildError, match=r"needs 0 MB more for the vectors of .* passages; .* has 0 MB free"):
+    with pytest.raises(BuildError, match=r"needs [\d,]+ bytes for the vectors of .* passages; .* has 1,000 free"):
         build([document(i) for i in range(3)], tmp_path / "docs", models)
     assert encoded_by(models) == 0
 

@@ -1,8 +1,6 @@
-"""Listing, verifying, rolling back, removing, exporting and importing snapshots."""
+"""Listing, verifying, rolling back and removing snapshots; tests/indexer/test_archives.py has the rest."""
 
-import io
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,20 +8,21 @@ import pytest
 
 from indexer.build import build_snapshot
 from indexer.documents import Document
-from indexer.errors import BuildError, IndexerError, SnapshotError
+from indexer.errors import BuildError, SnapshotError
+from indexer.manifest import Manifest
 from indexer.publish import building, current_snapshot
 from indexer.recipe import IndexModels
 from indexer.snapshot import Snapshot
-from indexer.snapshots import (
-    export_snapshot,
-    import_snapshot,
-    list_snapshots,
-    remove_snapshots,
-    roll_back,
-    verify_snapshot,
-)
+from indexer.snapshots import list_snapshots, remove_snapshots, verify_snapshot
+from indexer.snapshots import roll_back as roll_back_for
 
 Build = Callable[[str], str]
+
+FINGERPRINT = "e" * 64
+
+
+def roll_back(index_path: Path, snapshot_id: str | None = None, encoder: str = FINGERPRINT) -> Manifest:
+    return roll_back_for(index_path, snapshot_id, encoder_fingerprint=encoder)
 
 
 @pytest.fixture
@@ -103,70 +102,69 @@ def test_nothing_is_changed_while_a_build_runs(build: Build, index_path: Path) -
         roll_back(index_path)
 
 
-@pytest.mark.parametrize("name", ["snapshot.tar", "snapshot.tar.gz"])
-def test_an_archive_brings_a_snapshot_to_another_index(
-    build: Build, index_path: Path, tmp_path: Path, index_models: IndexModels, name: str
-) -> None:
-    snapshot_id, encoder = build("fog"), index_models.dual_encoder
-    export_snapshot(index_path, tmp_path / name)
-    assert import_snapshot(tmp_path / name, tmp_path / "other").snapshot_id == snapshot_id
-    opened = Snapshot.open(tmp_path / "other", encoder_fingerprint=encoder.fingerprint, dimension=encoder.dimension)
-    assert opened.search_bm25("fog", 1).rows.tolist() == [0]
-    opened.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "other", name]
-    with pytest.raises(SnapshotError, match=f"index 'other' has snapshot {snapshot_id} already"):
-        import_snapshot(tmp_path / name, tmp_path / "other")
-    with pytest.raises(SnapshotError, match=f"{name} is there already"):
-        export_snapshot(index_path, tmp_path / name)
-
-
-def tar_of(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return path
-
-
-def test_a_bad_archive_is_one_sentence_and_the_index_stays_as_it_was(
-    build: Build, index_path: Path, tmp_path: Path
-) -> None:
-    snapshot_id = build("fog")
-    folder = index_path / "snapshots" / snapshot_id
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    whole = {"manifest.json": (folder / "manifest.json").read_bytes()} | {
-        name: (folder / name).read_bytes() for name in manifest["files"]
-    }
-    cut = tmp_path / "cut.tar"
-    cut.write_bytes(tar_of(tmp_path / "whole.tar", whole).read_bytes()[:30_000])
-    (tmp_path / "text.tar").write_text("no archive")
-    away = json.dumps(manifest | {"snapshot_id": "../../away"}).encode()
-    other = json.dumps(manifest | {"format_version": 99}).encode()
-    files = manifest["files"] | {"../../../away": {"n_bytes": 1, "sha256": "0" * 64}}
-    out = json.dumps(manifest | {"files": files}).encode()
-    bad = {
-        tmp_path / "text.tar": "it is no tar archive, or damaged",
-        cut: "it is no tar archive, or damaged|is missing|has .* bytes",
-        tmp_path / "none.tar": "No such file",
-        tar_of(tmp_path / "1.tar", {"a": b""}): "does not begin with manifest.json",
-        tar_of(tmp_path / "2.tar", whole | {"../away": b"x"}): "holds '../away', which its manifest does not name",
-        tar_of(tmp_path / "3.tar", whole | {"tokens.bin": b"x"}): "tokens.bin has 1 bytes",
-        tar_of(tmp_path / "4.tar", whole | {"manifest.json": away}): "snapshot_id",
-        tar_of(tmp_path / "5.tar", whole | {"manifest.json": other}): "has format version 99",
-        tar_of(tmp_path / "6.tar", {name: whole[name] for name in list(whole)[:-1]}): "is missing",
-        tar_of(tmp_path / "7.tar", {"manifest.json": out, "../../../away": b"x"}): "away",
-    }
-    for archive, reason in bad.items():
-        with pytest.raises(IndexerError, match=reason):
-            import_snapshot(archive, tmp_path / "other")
-        assert not (tmp_path / "other" / "current").is_symlink()
-        assert list((tmp_path / "other" / "snapshots").iterdir()) == []
-    assert not (tmp_path / "away").exists()
-
-
 def test_an_index_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     for act in (list_snapshots, verify_snapshot, roll_back):
         with pytest.raises(SnapshotError, match="there is no index 'none'"):
             act(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def change_manifest(folder: Path, **changes: object) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+
+
+def test_what_does_not_open_is_not_intact_and_never_rolled_back_to(build: Build, index_path: Path) -> None:
+    first, _ = build("fog"), build("drum")
+    folder = index_path / "snapshots" / first
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    wrong: list[tuple[dict[str, object], str]] = [
+        ({"files": {}}, "files: bm25/posting_counts.npy is missing"),
+        ({"n_documents": 7}, r"documents\.sqlite holds 2 documents; the manifest says 7"),
+        ({"n_documents": 2**31}, "n_documents: Input should be less than"),
+        ({"n_passages": 7}, r"documents\.sqlite holds 2 passages; the manifest says 7"),
+        ({"bm25": whole["bm25"] | {"n_terms": 7}}, "bm25 holds 2 terms; the manifest says 7"),
+        (
+            {"encoder": whole["encoder"] | {"dimension": 768}},
+            r"dense\.faiss holds 32 dimensions; the manifest says 768",
+        ),
+        ({"bm25": whole["bm25"] | {"analyzer": "klingon"}}, "with the analyzer 'klingon', which this Tercet does not"),
+        ({"snapshot_id": "other"}, "holds the snapshot 'other'; a snapshot's folder has its name"),
+    ]
+    for changes, reason in wrong:
+        change_manifest(folder, **(whole | changes))
+        for act in (verify_snapshot, roll_back):
+            with pytest.raises(SnapshotError, match=reason):
+                act(index_path, first)
+    change_manifest(folder, **whole)
+    assert verify_snapshot(index_path, first).snapshot_id == first
+
+
+def test_a_snapshot_of_another_encoder_is_intact_but_not_rolled_back_to(build: Build, index_path: Path) -> None:
+    first, second = build("fog"), build("drum")
+    assert verify_snapshot(index_path, first).snapshot_id == first
+    with pytest.raises(SnapshotError, match=r"built with the encoder 'hashed words'.* but the configured encoder has"):
+        roll_back(index_path, first, "f" * 64)
+    assert current_snapshot(index_path) == index_path / "snapshots" / second
+
+
+@pytest.mark.parametrize(
+    ("created_at", "is_fit"),
+    [
+        ("0001-01-01T00:00:00", False),
+        ("0001-01-01T00:00:00Z", False),
+        ("2026-01-01T00:00:00", False),
+        ("9999-12-31T23:59:59-23:59", False),
+        ("2026-01-01T01:30:00+01:30", True),
+    ],
+)
+def test_the_time_of_a_snapshot_has_a_zone_and_bounds_and_is_told_in_utc(
+    build: Build, index_path: Path, created_at: str, is_fit: bool
+) -> None:
+    change_manifest(index_path / "snapshots" / build("fog"), created_at=created_at)
+    [listed] = list_snapshots(index_path)
+    if is_fit:
+        assert listed.created_at is not None
+        assert listed.created_at.isoformat() == "2026-01-01T00:00:00+00:00"
+    else:
+        assert (listed.created_at, "created_at: Input should" in str(listed.fault)) == (None, True)
