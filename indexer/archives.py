@@ -97,7 +97,7 @@ class _ShortHeaded(tarfile.TarInfo):
     """A member whose header is not so long that it would fill the memory."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> "_ShortHeaded":
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_ShortHeaded":
         """Return the member, or the part of its header, that begins with a block."""
         member = super().frombuf(buf, encoding, errors)
         if member.type not in tarfile.REGULAR_TYPES and not 0 <= member.size <= _MOST_HEADER_BYTES:

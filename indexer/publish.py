@@ -4,10 +4,12 @@
 <index>/snapshots/.building-*   a build under way, or the remains of one that was killed
 <index>/snapshots/<id>/         a snapshot
 <index>/current                 -> snapshots/<id>
+<index>/history                 the ids of the snapshots that were current, one a line, the current one last
 """
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import sqlite3
@@ -18,10 +20,13 @@ from pathlib import Path
 from indexer.errors import BuildError
 from indexer.manifest import MANIFEST_FILE
 
+_LOGGER = logging.getLogger(__name__)
+
 KEPT_SNAPSHOTS = 2  # the current one, and the one before it to go back to
 
 _BUILDING = ".building-"
-_NEXT_CURRENT = ".current-next"
+_NEXT_CURRENT, _NEXT_HISTORY = ".current-next", ".history-next"
+_HISTORY = "history"
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -76,49 +81,89 @@ def snapshots_folder(index_path: Path) -> Path:
     return index_path / "snapshots"
 
 
+def snapshot_folders(index_path: Path) -> list[Path]:
+    """Return the folders of an index's snapshots, in no order that matters; links and files are none."""
+    found = snapshots_folder(index_path).iterdir()
+    return [each for each in found if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()]
+
+
+def became_current(index_path: Path) -> list[str]:
+    """Return the snapshots that are there and were current, in the order in which they became it, the current one last.
+
+    Going back takes what came after out of that order: it is nothing to go back to.
+    """
+    current = current_snapshot(index_path)
+    if current is None:
+        return []
+    folders = {folder.name: folder for folder in snapshot_folders(index_path)}
+    try:
+        names = (index_path / _HISTORY).read_text(encoding="utf-8", errors="replace").split()
+    except FileNotFoundError:  # of an index that was built before there was one
+        names = sorted(folders, key=lambda name: folders[name].stat().st_mtime_ns)
+    before = names[: names.index(current.name)] if current.name in names else names
+    return [*(name for name in before if name in folders), current.name]
+
+
 def publish(folder: Path, index_path: Path, snapshot_id: str, *, keep: int = KEPT_SNAPSHOTS) -> Path:
     """Name a complete snapshot and make it current; returns its folder. The index must be `locked`.
 
     Everything is on disk before the name is, so a reader, or a machine that lost its power, has either the old
-    snapshot or the whole new one. Of the older ones `remove_old` leaves keep - 1, first the one that was current.
+    snapshot or the whole new one. Of the older ones `remove_old` leaves keep - 1; if it cannot, that is only logged.
     """
     _sync(folder)
     target = snapshots_folder(index_path) / snapshot_id
-    previous = current_snapshot(index_path)
     folder.rename(target)
     _sync_folder(snapshots_folder(index_path))
     make_current(index_path, snapshot_id)
-    remove_old(index_path, keep=keep, previous=previous)
+    try:
+        remove_old(index_path, keep=keep)
+    except OSError as error:
+        _LOGGER.warning("Old snapshots cannot be removed", extra={"reason": error.strerror})
     return target
 
 
 def make_current(index_path: Path, snapshot_id: str) -> None:
     """Let the current snapshot be another one, in one rename. The index must be `locked`."""
+    names = became_current(index_path)
+    before = names[: names.index(snapshot_id)] if snapshot_id in names else names
+    with (index_path / _NEXT_HISTORY).open("w", encoding="utf-8") as file:
+        file.write("".join(f"{name}\n" for name in [*before, snapshot_id]))
+        file.flush()
+        os.fsync(file.fileno())
+    (index_path / _NEXT_HISTORY).replace(index_path / _HISTORY)  # what is beyond the current one counts for nothing
     link = index_path / _NEXT_CURRENT
     link.symlink_to(Path("snapshots", snapshot_id), target_is_directory=True)
     link.replace(index_path / "current")
     _sync_folder(index_path)
 
 
-def remove_old(index_path: Path, *, keep: int, previous: Path | None = None) -> list[str]:
-    """Remove all but the keep newest snapshots, and return their ids. The index must be `locked`.
+def remove_old(index_path: Path, *, keep: int) -> list[str]:
+    """Remove all but keep snapshots, and return the ids of the removed. The index must be `locked`.
 
-    The current one always stays, and any that a process has open.
+    The current one stays, then those that were current before it, the last one first, then the newest; and any that a
+    process has open. What has no manifest is none of ours.
 
     Args:
         index_path: the index's folder.
         keep: at least 1; the current one counts.
-        previous: the snapshot to keep next to the current one, whatever is newer.
     """
-    current = current_snapshot(index_path)
+    order = {name: place for place, name in enumerate(reversed(became_current(index_path)))}
     folders = sorted(
-        (each for each in snapshots_folder(index_path).iterdir() if not each.name.startswith(".")),
-        key=lambda each: (each != current, each != previous, -each.stat().st_mtime_ns, each.name),
+        (each for each in snapshot_folders(index_path) if os.path.isfile(each / MANIFEST_FILE)),
+        key=lambda each: (order.get(each.name, len(order)), -each.stat().st_mtime_ns, each.name),
     )
-    removed = [folder for folder in folders[keep:] if not is_in_use(folder)]
-    for folder in removed:
-        shutil.rmtree(folder, ignore_errors=True)
-    return [folder.name for folder in removed]
+    return [folder.name for folder in folders[keep:] if not is_in_use(folder) and _remove(folder)]
+
+
+def _remove(folder: Path) -> bool:
+    """Return whether a snapshot could be removed; half of one is never seen."""
+    removed = folder.with_name(f"{_BUILDING}{folder.name}")
+    try:
+        folder.rename(removed)
+    except OSError:
+        return False
+    shutil.rmtree(removed, ignore_errors=True)
+    return True
 
 
 def hold(folder: Path) -> int:
@@ -139,8 +184,8 @@ def _exclusive(index_path: Path) -> Iterator[None]:
 
 
 def _remove_leftovers(index_path: Path) -> None:
-    for path in (index_path / "snapshots").glob(f"{_BUILDING}*"):
-        shutil.rmtree(path)
+    for path in snapshots_folder(index_path).glob(f"{_BUILDING}*"):
+        shutil.rmtree(path, ignore_errors=True)
     (index_path / _NEXT_CURRENT).unlink(missing_ok=True)
 
 

@@ -3,7 +3,8 @@
 None is made current before it was opened, and by an encoder that will encode its queries.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from indexer.errors import SnapshotError
 from indexer.manifest import Manifest, read_manifest
 from indexer.publish import (
     KEPT_SNAPSHOTS,
+    became_current,
     building,
     current_snapshot,
     is_in_use,
@@ -19,6 +21,7 @@ from indexer.publish import (
     make_current,
     publish,
     remove_old,
+    snapshot_folders,
     snapshots_folder,
 )
 from indexer.snapshot import Snapshot
@@ -26,10 +29,14 @@ from indexer.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSummary:
-    """One line of a list; where the manifest cannot be read, fault says why and the rest is None."""
+    """One line of a list; where the manifest cannot be read, fault says why and the rest is None.
+
+    is_before says that it was current before the current one: `roll_back` makes it current again.
+    """
 
     snapshot_id: str
     is_current: bool
+    is_before: bool
     is_in_use: bool
     created_at: datetime | None = None
     n_documents: int | None = None
@@ -38,15 +45,23 @@ class SnapshotSummary:
     fault: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MadeCurrent:
+    """A snapshot that is current now, and the id of the one that was, None if there was none."""
+
+    manifest: Manifest
+    before: str | None
+
+
 def list_snapshots(index_path: Path) -> list[SnapshotSummary]:
     """Return the snapshots of an index, the newest first, those that cannot be read last.
 
     Raises:
         SnapshotError: there is no such index.
     """
-    current = current_snapshot(_existing(index_path))
-    folders = sorted(_folders(index_path), key=lambda each: -each.stat().st_mtime_ns)  # decides within a second
-    found = [_summary(folder, is_current=folder == current) for folder in folders]
+    names = became_current(_existing(index_path))
+    folders = sorted(snapshot_folders(index_path), key=lambda each: -each.stat().st_mtime_ns)  # within a second
+    found = [_summary(folder, names) for folder in folders]
     return sorted(found, key=lambda each: -each.created_at.timestamp() if each.created_at else 0.0)
 
 
@@ -59,8 +74,10 @@ def verify_snapshot(index_path: Path, snapshot_id: str | None = None) -> Manifes
     return _verified(_folder(index_path, snapshot_id), index_path.name)
 
 
-def roll_back(index_path: Path, snapshot_id: str | None = None, *, encoder_fingerprint: str) -> Manifest:
-    """Make another snapshot current, after it was verified; None for the newest that is older than the current one.
+def roll_back(index_path: Path, snapshot_id: str | None = None, *, encoder_fingerprint: str) -> MadeCurrent:
+    """Make another snapshot current, after it was verified; None for the one that was current before.
+
+    Called again it goes further back: what it went back from is nothing to go back to.
 
     Raises:
         SnapshotError: there is none, it is not intact, or was made for another encoder; the current one stays.
@@ -69,8 +86,9 @@ def roll_back(index_path: Path, snapshot_id: str | None = None, *, encoder_finge
     with locked(_existing(index_path)):
         folder = _folder(index_path, snapshot_id if snapshot_id is not None else _one_before(index_path))
         manifest = _verified(folder, index_path.name, encoder_fingerprint)
+        before = _current_id(index_path)
         make_current(index_path, folder.name)
-    return manifest
+    return MadeCurrent(manifest, before)
 
 
 def remove_snapshots(index_path: Path, *, keep: int) -> list[str]:
@@ -93,7 +111,7 @@ def export_snapshot(index_path: Path, archive: Path, snapshot_id: str | None = N
 
 def import_snapshot(
     archive: Path, index_path: Path, *, encoder_fingerprint: str, keep: int = KEPT_SNAPSHOTS
-) -> Manifest:
+) -> MadeCurrent:
     """Make the snapshot in an archive the current one of an index, which is made if it is not there.
 
     Args:
@@ -112,8 +130,9 @@ def import_snapshot(
         if (snapshots_folder(index_path) / manifest.snapshot_id).exists():
             raise SnapshotError(f"index {index_path.name!r} has snapshot {manifest.snapshot_id} already")
         _opened(folder, manifest, index_path.name, encoder_fingerprint)
+        before = _current_id(index_path)
         publish(folder, index_path, manifest.snapshot_id, keep=keep)
-    return manifest
+    return MadeCurrent(manifest, before)
 
 
 def _existing(index_path: Path) -> Path:
@@ -122,8 +141,9 @@ def _existing(index_path: Path) -> Path:
     return index_path
 
 
-def _folders(index_path: Path) -> list[Path]:
-    return [each for each in snapshots_folder(index_path).iterdir() if each.is_dir() and not each.name.startswith(".")]
+def _current_id(index_path: Path) -> str | None:
+    current = current_snapshot(index_path)
+    return None if current is None else current.name
 
 
 def _folder(index_path: Path, snapshot_id: str | None) -> Path:
@@ -132,26 +152,30 @@ def _folder(index_path: Path, snapshot_id: str | None) -> Path:
         if folder is None:
             raise SnapshotError(f"index {index_path.name!r} has no current snapshot")
         return folder
-    found = next((each for each in _folders(_existing(index_path)) if each.name == snapshot_id), None)
+    found = next((each for each in snapshot_folders(_existing(index_path)) if each.name == snapshot_id), None)
     if found is None:
         raise SnapshotError(f"index {index_path.name!r} has no snapshot {snapshot_id!r}")
     return found
 
 
-def _summary(folder: Path, *, is_current: bool) -> SnapshotSummary:
-    in_use = is_in_use(folder)
+def _summary(folder: Path, names: Sequence[str]) -> SnapshotSummary:
+    """Return what is to be said of a snapshot; names are those of `became_current`."""
+    listed = SnapshotSummary(
+        folder.name,
+        is_current=folder.name in names[-1:],
+        is_before=folder.name in names[-2:-1],
+        is_in_use=is_in_use(folder),
+    )
     try:
         manifest = read_manifest(folder)
     except SnapshotError as error:
-        return SnapshotSummary(folder.name, is_current, in_use, fault=str(error))
-    return SnapshotSummary(
-        folder.name,
-        is_current,
-        in_use,
-        manifest.created_at,
-        manifest.n_documents,
-        manifest.n_passages,
-        manifest.n_bytes,
+        return replace(listed, fault=str(error))
+    return replace(
+        listed,
+        created_at=manifest.created_at,
+        n_documents=manifest.n_documents,
+        n_passages=manifest.n_passages,
+        n_bytes=manifest.n_bytes,
     )
 
 
@@ -171,8 +195,10 @@ def _opened(folder: Path, manifest: Manifest, index_name: str, encoder_fingerpri
 
 
 def _one_before(index_path: Path) -> str:
-    readable = [each for each in list_snapshots(index_path) if each.fault is None]
-    place = next((i for i, each in enumerate(readable) if each.is_current), -1)
-    if place + 1 >= len(readable):
-        raise SnapshotError(f"index {index_path.name!r} has no snapshot older than the current one")
-    return readable[place + 1].snapshot_id
+    names = became_current(index_path)
+    if len(names) > 1:
+        return names[-2]
+    others = sorted(folder.name for folder in snapshot_folders(index_path) if folder.name not in names)
+    now = f"of those that are there none was current before {names[0]}" if names else "none is current"
+    named = f"; name one of {', '.join(others)}" if others else ""
+    raise SnapshotError(f"index {index_path.name!r} has no snapshot to go back to: {now}{named}")

@@ -30,7 +30,7 @@ def ls(name: Index = None, data: Data = None, json: Json = False) -> None:
 
 @snapshots.command()
 def verify(snapshot: OptionalId = None, name: Index = None, data: Data = None, json: Json = False) -> None:
-    """Read every byte of a snapshot and compare it with the hashes in its manifest."""
+    """Read every byte of a snapshot, compare it with the hashes in its manifest, and open it."""
     from service.commands.snapshots import verify_one
 
     verify_one(load_settings(index=name, data_path=data), snapshot, as_json=json)
@@ -40,13 +40,16 @@ def verify(snapshot: OptionalId = None, name: Index = None, data: Data = None, j
 def rollback(
     snapshot: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="Which snapshot; else the newest that is older than the current one."),
+        typer.Argument(metavar="[ID]", help="Which snapshot; else the one that was current before, `before` in `ls`."),
     ] = None,
     name: Index = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Verify an earlier snapshot and make it the current one."""
+    """Verify another snapshot and make it the current one; called again it goes further back.
+
+    It must have been built with the configured dual encoder (TERCET_DUAL_ENCODER).
+    """
     from service.commands.snapshots import roll_back_to
 
     roll_back_to(load_settings(index=name, data_path=data), snapshot, as_json=json)
@@ -54,12 +57,12 @@ def rollback(
 
 @snapshots.command()
 def remove(
-    keep: Annotated[int, typer.Option(min=1, help="How many of the newest stay; the current one counts.")],
+    keep: Annotated[int, typer.Option(min=1, help="How many stay; the current one counts.")],
     name: Index = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Remove old snapshots; the current one stays, and any that a process has open."""
+    """Remove old snapshots; the current one stays, then those before it, and any that a process has open."""
     from service.commands.snapshots import remove_all_but
 
     remove_all_but(load_settings(index=name, data_path=data), keep, as_json=json)
@@ -86,7 +89,10 @@ def import_(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Verify the snapshot in an archive and make it the current one of an index."""
+    """Verify the snapshot in an archive and make it the current one of an index.
+
+    It must have been built with the configured dual encoder (TERCET_DUAL_ENCODER).
+    """
     from service.commands.snapshots import import_from
 
     import_from(load_settings(index=name, data_path=data), archive, as_json=json)

@@ -1,12 +1,15 @@
 """`tercet snapshots`: what an operator does with the snapshots of an index."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.table import Table
 
 from indexer.manifest import Manifest
 from indexer.snapshots import (
+    MadeCurrent,
     SnapshotSummary,
     export_snapshot,
     import_snapshot,
@@ -15,8 +18,11 @@ from indexer.snapshots import (
     roll_back,
     verify_snapshot,
 )
+from models.folder import open_model_folder
 from service.commands.output import console, counted, print_json, printable, say, size
 from service.settings import Settings
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def print_snapshots(settings: Settings, *, as_json: bool) -> None:
@@ -34,7 +40,9 @@ def print_snapshots(settings: Settings, *, as_json: bool) -> None:
 
 
 def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
-    mark = "current" if snapshot.is_current else "open" if snapshot.is_in_use else ""
+    is_open = snapshot.is_in_use and not snapshot.is_current
+    states = {"current": snapshot.is_current, "before": snapshot.is_before, "open": is_open}
+    mark = ", ".join(state for state, holds in states.items() if holds)
     if snapshot.created_at is None or snapshot.n_bytes is None:
         return mark, snapshot.snapshot_id, snapshot.fault or ""
     return (
@@ -50,18 +58,18 @@ def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
 def verify_one(settings: Settings, snapshot_id: str | None, *, as_json: bool) -> None:
     """Print that a snapshot is as its manifest says; raises SnapshotError if not."""
     manifest = verify_snapshot(_index_path(settings), snapshot_id)
-    n_bytes = sum(record.n_bytes for record in manifest.files.values())
     _tell(
         settings,
         manifest,
-        f"is intact: {counted(len(manifest.files), 'file')}, {size(n_bytes)}",
+        f"is intact: {counted(len(manifest.files), 'file')}, {size(manifest.n_bytes)}",
         as_json=as_json,
     )
 
 
 def roll_back_to(settings: Settings, snapshot_id: str | None, *, as_json: bool) -> None:
-    """Make another snapshot current; raises SnapshotError, BuildError."""
-    _tell(settings, roll_back(_index_path(settings), snapshot_id), "is current now", as_json=as_json)
+    """Make another snapshot current; raises SnapshotError, BuildError, ModelError."""
+    done = roll_back(_index_path(settings), snapshot_id, encoder_fingerprint=_encoder(settings))
+    _tell_what_is_current(settings, done, "is current now", as_json=as_json)
 
 
 def remove_all_but(settings: Settings, keep: int, *, as_json: bool) -> None:
@@ -84,24 +92,40 @@ def export_to(settings: Settings, archive: Path, snapshot_id: str | None, *, as_
 
 
 def import_from(settings: Settings, archive: Path, *, as_json: bool) -> None:
-    """Make the snapshot in an archive current; raises SnapshotError, BuildError."""
-    manifest = import_snapshot(archive, _index_path(settings))
-    _tell(settings, manifest, "is imported, and current now", as_json=as_json)
+    """Make the snapshot in an archive current; raises SnapshotError, BuildError, ModelError."""
+    done = import_snapshot(
+        archive,
+        _index_path(settings),
+        encoder_fingerprint=_encoder(settings),
+        keep=settings.keep_snapshots,
+    )
+    _tell_what_is_current(settings, done, "is imported, and current now", as_json=as_json)
 
 
-def _tell(settings: Settings, manifest: Manifest, what: str, *, as_json: bool) -> None:
+def _tell_what_is_current(settings: Settings, done: MadeCurrent, what: str, *, as_json: bool) -> None:
+    before = "" if done.before is None else f"; {done.before} was before"
+    _tell(settings, done.manifest, f"{what}{before}", as_json=as_json, more={"before": done.before})
+
+
+def _tell(
+    settings: Settings, manifest: Manifest, what: str, *, as_json: bool, more: Mapping[str, object] = _NOTHING
+) -> None:
     if as_json:
-        print_json(
-            {
-                "index": settings.index,
-                "snapshot": manifest.snapshot_id,
-                "n_documents": manifest.n_documents,
-                "n_passages": manifest.n_passages,
-                "n_bytes": sum(record.n_bytes for record in manifest.files.values()),
-            }
-        )
+        facts: dict[str, object] = {
+            "index": settings.index,
+            "snapshot": manifest.snapshot_id,
+            "n_documents": manifest.n_documents,
+            "n_passages": manifest.n_passages,
+            "n_bytes": manifest.n_bytes,
+        }
+        print_json(facts | dict(more))
     else:
         say(f"Snapshot {manifest.snapshot_id} of index {settings.index!r} {what}.")
+
+
+def _encoder(settings: Settings) -> str:
+    """Return the fingerprint of the dual encoder that will encode queries."""
+    return open_model_folder(settings.dual_encoder, "dual-encoder").fingerprint
 
 
 def _index_path(settings: Settings) -> Path:

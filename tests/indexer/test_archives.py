@@ -27,7 +27,7 @@ FINGERPRINT = "e" * 64
 
 
 def import_snapshot(archive: Path, index_path: Path, encoder: str = FINGERPRINT) -> Manifest:
-    return import_for(archive, index_path, encoder_fingerprint=encoder)
+    return import_for(archive, index_path, encoder_fingerprint=encoder).manifest
 
 
 @pytest.fixture(scope="module")

@@ -217,5 +217,5 @@ def test_a_build_killed_fifty_times_ends_with_the_same_bytes(tmp_path: Path, wor
     report = build(documents, tmp_path / "docs", models)
     assert report.n_embedded_passages < report.n_passages
     assert contents(report.path) == contents(build(documents, tmp_path / "full", models).path)
-    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["current", "lock", "snapshots"]
+    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["current", "history", "lock", "snapshots"]
     assert np.load(report.path / "passage_keys.npy").size == report.n_passages

@@ -53,7 +53,7 @@ def test_a_killed_build_is_never_seen_and_the_next_one_cleans_up(
     assert sorted(path.name for path in (index_path / "snapshots").iterdir()) == sorted(
         [first.snapshot_id, second.snapshot_id]
     )
-    assert sorted(path.name for path in index_path.iterdir()) == ["current", "lock", "snapshots"]
+    assert sorted(path.name for path in index_path.iterdir()) == ["current", "history", "lock", "snapshots"]
 
 
 def test_the_current_and_the_previous_snapshot_stay_and_so_does_one_in_use(

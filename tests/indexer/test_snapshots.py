@@ -9,11 +9,17 @@ import pytest
 from indexer.build import build_snapshot
 from indexer.documents import Document
 from indexer.errors import BuildError, SnapshotError
-from indexer.manifest import Manifest
-from indexer.publish import building, current_snapshot
-from indexer.recipe import IndexModels
+from indexer.publish import became_current, building, current_snapshot
+from indexer.recipe import BuildSettings, IndexModels
 from indexer.snapshot import Snapshot
-from indexer.snapshots import list_snapshots, remove_snapshots, verify_snapshot
+from indexer.snapshots import (
+    MadeCurrent,
+    export_snapshot,
+    import_snapshot,
+    list_snapshots,
+    remove_snapshots,
+    verify_snapshot,
+)
 from indexer.snapshots import roll_back as roll_back_for
 
 Build = Callable[[str], str]
@@ -21,7 +27,7 @@ Build = Callable[[str], str]
 FINGERPRINT = "e" * 64
 
 
-def roll_back(index_path: Path, snapshot_id: str | None = None, encoder: str = FINGERPRINT) -> Manifest:
+def roll_back(index_path: Path, snapshot_id: str | None = None, encoder: str = FINGERPRINT) -> MadeCurrent:
     return roll_back_for(index_path, snapshot_id, encoder_fingerprint=encoder)
 
 
@@ -56,20 +62,60 @@ def test_the_list_has_the_newest_first_and_says_what_is_current_and_in_use(
     assert one.n_bytes > 1000
 
 
-def test_rolling_back_makes_the_one_before_current_and_then_there_is_none(build: Build, index_path: Path) -> None:
-    first, second = build("fog"), build("drum")
-    (index_path / "snapshots" / first / "manifest.json").write_text(
-        (index_path / "snapshots" / first / "manifest.json")
-        .read_text()
-        .replace('"created_at": "20', '"created_at": "19')
-    )
-    assert roll_back(index_path).snapshot_id == first
-    assert current_snapshot(index_path) == index_path / "snapshots" / first
-    with pytest.raises(SnapshotError, match="no snapshot older than the current one"):
+def test_rolling_back_goes_back_step_by_step_and_never_to_what_was_gone_back_from(
+    index_path: Path, index_models: IndexModels
+) -> None:
+    def build(text: str) -> str:
+        settings = BuildSettings(keep=9)
+        documents = [Document("a", text)]
+        return build_snapshot(documents, index_path=index_path, models=index_models, settings=settings).snapshot_id
+
+    one, two, three = build("fog"), build("drum"), build("ferry")
+    gone_back = roll_back(index_path)
+    assert (gone_back.manifest.snapshot_id, gone_back.before) == (two, three)
+    four = build("ticket")
+    assert {each.snapshot_id for each in list_snapshots(index_path) if each.is_before} == {two}
+    assert [roll_back(index_path).manifest.snapshot_id for _ in range(2)] == [two, one]
+    assert current_snapshot(index_path) == index_path / "snapshots" / one
+    named = ", ".join(sorted([two, three, four]))
+    with pytest.raises(SnapshotError, match=f"to go back to: .* none was current before {one}; name one of {named}"):
         roll_back(index_path)
-    assert roll_back(index_path, second).snapshot_id == second
+    assert roll_back(index_path, three).before == one
     with pytest.raises(SnapshotError, match=r"index 'docs' has no snapshot '\.\./docs'"):
         roll_back(index_path, "../docs")
+
+
+def test_after_an_import_of_an_older_snapshot_one_goes_back_to_what_was_current(
+    build: Build, index_path: Path, tmp_path: Path
+) -> None:
+    change_manifest(index_path / "snapshots" / build("fog"), created_at="2020-01-01T00:00:00Z")
+    export_snapshot(index_path, tmp_path / "old.tar")
+    index_path.rename(tmp_path / "away")
+    newer = build("drum")
+    imported = import_snapshot(tmp_path / "old.tar", index_path, encoder_fingerprint=FINGERPRINT)
+    assert imported.before == newer
+    assert roll_back(index_path).manifest.snapshot_id == newer
+
+
+def test_an_index_without_a_history_goes_back_by_age(build: Build, index_path: Path) -> None:
+    first, second = build("fog"), build("drum")
+    for content in (None, b"", b"\xff\x00 none-of-them", f"{second}\n{first}\n".encode()):
+        (index_path / "history").unlink(missing_ok=True)
+        if content is not None:
+            (index_path / "history").write_bytes(content)
+        listed = {each.snapshot_id: each.is_before for each in list_snapshots(index_path)}
+        assert listed == {first: content is None, second: False}
+    (index_path / "history").unlink()
+    assert roll_back(index_path).manifest.snapshot_id == first
+
+
+def test_a_rename_that_never_came_counts_for_nothing(build: Build, index_path: Path) -> None:
+    """A machine that lost its power between history and link has the snapshot before, and what was before that."""
+    first, second = build("fog"), build("drum")
+    with (index_path / "history").open("a") as file:
+        file.write("20990101T000000Z-lost\n")
+    assert became_current(index_path) == [first, second]
+    assert roll_back(index_path).manifest.snapshot_id == first
 
 
 def test_a_flipped_byte_and_a_missing_file_are_found_and_never_rolled_back_to(build: Build, index_path: Path) -> None:
@@ -94,6 +140,22 @@ def test_so_many_are_kept_and_the_current_one_always(build: Build, index_path: P
     assert remove_snapshots(index_path, keep=2) == []
     assert remove_snapshots(index_path, keep=1) == [second]
     assert [each.snapshot_id for each in list_snapshots(index_path)] == [first]
+
+
+def test_what_is_no_snapshot_takes_no_place_and_stays(build: Build, index_path: Path) -> None:
+    snapshots = index_path / "snapshots"
+    first = build("fog")
+    (snapshots / "notes.txt").write_text("mine")
+    (snapshots / "nowhere").symlink_to("gone")
+    (snapshots / "lost+found").mkdir(mode=0)
+    (snapshots / "elsewhere").symlink_to(first)
+    second = build("drum")
+    third = build("ferry")
+    assert sorted(each.name for each in snapshots.iterdir()) == sorted(
+        [second, third, "notes.txt", "nowhere", "lost+found", "elsewhere"]
+    )
+    assert [each.snapshot_id for each in list_snapshots(index_path) if each.fault is None] == [third, second]
+    assert roll_back(index_path).manifest.snapshot_id == second
 
 
 def test_nothing_is_changed_while_a_build_runs(build: Build, index_path: Path) -> None:

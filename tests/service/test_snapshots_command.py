@@ -1,6 +1,7 @@
 """`tercet snapshots` as an operator runs it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def test_snapshots_are_listed_verified_rolled_back_moved_and_removed(tercet: Ter
     done = tercet("snapshots", "import", archive, "--index", "copy", "--json")
     assert (done.result["index"], done.result["snapshot"]) == ("copy", current)
     assert tercet("search", "ferry", "--index", "copy", "--json").result["results"][0]["document_id"] == "ferry"
-    assert f"{other} of index 'default' is current now" in tercet("snapshots", "rollback", other).stderr
+    assert [line.split()[:2] for line in shown[1:]] == [["current", current], ["before", other]]
+    rolled_back = tercet("snapshots", "rollback").stderr
+    assert f"Snapshot {other} of index 'default' is current now; {current} was before." in rolled_back
     assert tercet("search", "fog", "--json").result["results"][0]["document_id"] == "fog"
     removed = tercet("snapshots", "remove", "--keep", "1")
     assert f"Removed 1 snapshot of index 'default': {current}." in removed.stderr
@@ -46,6 +49,10 @@ def test_snapshots_are_listed_verified_rolled_back_moved_and_removed(tercet: Ter
         (["ls", "--index", "none"], "There is no index 'none' in "),
         (["verify", "none"], "Index 'default' has no snapshot 'none'."),
         (["rollback", "none"], "Index 'default' has no snapshot 'none'."),
+        (
+            ["rollback"],
+            "Index 'default' has no snapshot to go back to: of those that are there none was current before ",
+        ),
         (["import", "none.tar"], "Archive none.tar cannot be read: No such file or directory."),
         (["export", "/none/snapshot.tar"], "Archive /none/snapshot.tar cannot be written: No such file or directory."),
     ],
@@ -54,3 +61,24 @@ def test_what_cannot_be_done_is_one_sentence(tercet: Tercet, arguments: list[str
     done = tercet("snapshots", *arguments)
     assert done.code == 1
     assert done.sentence.startswith(sentence)
+
+
+def test_a_snapshot_of_another_encoder_is_neither_imported_nor_rolled_back_to(
+    tercet: Tercet, tiny_models: TinyModels, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny_models.dual_encoder, other)
+    settings = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(settings | {"name": "other"}))
+    for text in ("fog", "ferry"):
+        (tmp_path / "documents.jsonl").write_text(json.dumps({"id": text, "text": text}))
+        assert tercet("index", tmp_path / "documents.jsonl", "--index", "old", DUAL_ENCODER=str(other)).code == 0
+    archive = tmp_path / "old.tar"
+    assert tercet("snapshots", "export", archive, "--index", "old").code == 0
+    assert tercet("snapshots", "verify", "--index", "old").code == 0
+    for arguments in (["rollback", "--index", "old"], ["import", archive, "--index", "new"]):
+        done = tercet("snapshots", *arguments)
+        assert done.code == 1
+        assert "was built with the encoder 'other'" in done.sentence
+        assert "configure the first or index again" in done.sentence
+    assert tercet("snapshots", "import", archive, "--index", "new", DUAL_ENCODER=str(other)).code == 0
