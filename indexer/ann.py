@@ -4,7 +4,6 @@ What it proposes is scored again with the exact vectors by `indexer.dense`, so q
 score. Sources: inverted lists and product quantisation, Jegou et al. 2011; HNSW, Malkov and Yashunin 2016.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
@@ -32,17 +31,21 @@ _MOST_SCALED = 100_000  # passages from which a scalar quantiser learns its rang
 _SEED = 1234
 
 _FAISS: Any = faiss  # its types know neither the parameters of a search nor what Python adds to it
-logger = logging.getLogger(__name__)
 
 
-class DenseSettings(BaseModel):
-    """Which dense index to build: a kind by name, or "auto" by passages and memory; recall is that of its best 100."""
+class DenseWish(BaseModel):
+    """Which dense index is wanted: a kind by name, or "auto" by passages and memory; recall is that of its best 100."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: DenseKind | Literal["auto"] = "auto"
     recall: float = Field(default=0.95, gt=0, le=1)
     memory_bytes: int | None = Field(default=None, ge=1)
+
+
+class DenseSettings(DenseWish):
+    """How to build it: what is wanted, and where it is trained and filled."""
+
     device: Literal["cpu", "cuda"] = "cpu"
 
 
@@ -64,7 +67,7 @@ class DenseRecord(BaseModel):
     n_queries: int = Field(default=0, ge=0)
 
 
-def choose_kind(n_passages: int, dimension: int, settings: DenseSettings) -> DenseKind:
+def choose_kind(n_passages: int, dimension: int, settings: DenseWish) -> DenseKind:
     """Return the kind to build: the named one unless there are too few passages, else by size and memory.
 
     Below FLAT_BELOW an exact search is fast enough. Above, scalar quantisation, a byte a component, unless memory_bytes
@@ -75,10 +78,7 @@ def choose_kind(n_passages: int, dimension: int, settings: DenseSettings) -> Den
             return "flat"
         fits = settings.memory_bytes is None or index_bytes("ivf-sq8", n_passages, dimension) <= settings.memory_bytes
         return "ivf-sq8" if fits else "ivf-pq"
-    if settings.kind != "flat" and n_passages < FEWEST:
-        logger.info("a flat index is built: a trained one needs more passages", extra={"fewest": FEWEST})
-        return "flat"
-    return settings.kind
+    return settings.kind if n_passages >= FEWEST else "flat"
 
 
 def index_bytes(kind: DenseKind, n_passages: int, dimension: int) -> int:

@@ -7,30 +7,25 @@ distinct term of a passage, 26 with a snapshot before, some for each value of me
 (`indexer/metadata_writer.py`), and one document; documents and texts stream through SQLite.
 """
 
-import hashlib
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from indexer.ann import DenseRecord, choose_kind, index_bytes
-from indexer.bm25 import Bm25Index
+from indexer.ann import FEWEST, DenseRecord, choose_kind, index_bytes
 from indexer.cutting import cut
+from indexer.description import describe, says_the_same, write_manifest
 from indexer.documents import Document
 from indexer.embedding import Embedded, embed
 from indexer.errors import BuildError, SnapshotError
-from indexer.layout import BM25_FOLDER, STORE_FILE
-from indexer.manifest import MANIFEST_FILE, Bm25Record, EncoderRecord, Manifest, record_files
-from indexer.previous import Made, Previous, open_previous
+from indexer.layout import STORE_FILE
+from indexer.manifest import Manifest
+from indexer.previous import Made, Previous, current_manifest, open_previous
 from indexer.publish import building, publish, require_room
-from indexer.recipe import BuildProgress, BuildRun, BuildSettings, Change, IndexModels, Stage
+from indexer.recipe import BuildProgress, BuildRun, BuildSettings, IndexModels, Stage, differences
 from indexer.staging import DocumentStage
 from indexer.store import Store
 from indexer.vectors import KEY, PendingVectors
-
-logger = logging.getLogger(__name__)
 
 _SETTINGS, _RUN = BuildSettings(), BuildRun()
 _PENDING_FOLDER = "pending"
@@ -41,13 +36,17 @@ _STAGE_FILE = "stage.sqlite"
 class BuildReport:
     """What was built.
 
-    n_unchanged_documents were taken over from the snapshot before, n_deleted_documents of it are gone as was asked; the
-    vectors of n_embedded_passages were made anew; n_cut_passages were longer than the encoder reads; n_repeated_ids
-    documents were left out because their id came before.
+    is_unchanged says that it would say what the current snapshot says, which therefore stayed current, and is the one
+    that snapshot_id and path name. n_unchanged_documents were taken over from the snapshot before, n_deleted_documents
+    of it are gone as was asked; the vectors of n_embedded_passages were made anew; n_cut_passages were longer than the
+    encoder reads; n_repeated_ids documents were left out because their id came before. notices are what `BuildRun` was
+    told.
     """
 
     snapshot_id: str
     path: Path
+    is_unchanged: bool
+    language: str
     n_documents: int
     n_passages: int
     n_unchanged_documents: int
@@ -57,6 +56,7 @@ class BuildReport:
     n_repeated_ids: int
     n_bytes: int
     dense: DenseRecord
+    notices: Sequence[str]
 
 
 def build_snapshot(
@@ -69,33 +69,33 @@ def build_snapshot(
 ) -> BuildReport:
     """Index the documents and make the result the current snapshot of index_path, whose name is the index's.
 
-    Nothing that a reader sees changes before the last step; a failed or killed build leaves the vectors that it made,
-    which the next one takes up.
+    If it would say what the current one says, nothing is published, and what there is to go back to stays. Nothing that
+    a reader sees changes before the last step; a failed or killed build leaves the vectors that it made, which the next
+    one takes up.
 
     Args:
         documents: all documents of the index, or with a change those that are new or other than before.
         index_path: the index's folder, made if it is not there.
         models: what the index is built for.
-        settings: how it is built.
+        settings: how it is built; with a change, what is not given is as it was.
         run: what stays of the documents that are there, whom to tell, and who accepts the result.
 
     Raises:
         BuildError: the disk refused, another build is running, or a document cannot be stored; one sentence.
         SourceError: whatever the documents' iterator and what is told raise comes through.
     """
-    build = _Build(index_path, models, settings, run.progress)
-    with building(index_path) as folder, build.previous(run.change) as previous:
-        n_repeated = build.stage(documents, folder, run, previous)
+    build = _Build(index_path, models, settings, run)
+    with building(index_path) as folder, build.previous() as previous:
+        n_repeated = build.stage(documents, folder, previous)
         manifest, embedded, n_unchanged = build.write(folder, previous)
-        if run.accept is not None:
-            manifest = manifest.model_copy(update={"evaluation": dict(run.accept(folder))})
-            _write_manifest(folder, manifest)
-        path = publish(folder, index_path, manifest.snapshot_id, keep=build.settings.keep)
+        is_unchanged = previous is not None and says_the_same(manifest, previous.manifest)
+        path = previous.path if previous is not None and is_unchanged else build.publish(folder, manifest)
         build.pending.remove()
-    build.report("publish", 1, 1)
     return BuildReport(
-        snapshot_id=manifest.snapshot_id,
+        snapshot_id=path.name,
         path=path,
+        is_unchanged=is_unchanged,
+        language=build.settings.language,
         n_documents=manifest.n_documents,
         n_passages=manifest.n_passages,
         n_unchanged_documents=n_unchanged,
@@ -105,37 +105,37 @@ def build_snapshot(
         n_repeated_ids=n_repeated,
         n_bytes=manifest.n_bytes,
         dense=embedded.record,
+        notices=build.notices,
     )
 
 
 class _Build:
     """The steps of one build, each of which leaves its files in the folder."""
 
-    def __init__(
-        self,
-        index_path: Path,
-        models: IndexModels,
-        settings: BuildSettings,
-        progress: Callable[[BuildProgress], None],
-    ) -> None:
+    def __init__(self, index_path: Path, models: IndexModels, settings: BuildSettings, run: BuildRun) -> None:
         self.settings = settings
         self.n_deleted = 0
-        self._index_path, self._models, self._progress = index_path, models, progress
+        self.notices: list[str] = []
+        self._index_path, self._models, self._run = index_path, models, run
 
     def report(self, stage: Stage, done: int, total: int | None) -> None:
-        self._progress(BuildProgress(stage, done, total))
+        self._run.progress(BuildProgress(stage, done, total))
+
+    def notice(self, sentence: str) -> None:
+        self.notices.append(sentence)
+        self._run.notice(sentence)
 
     @contextmanager
-    def previous(self, change: Change | None) -> Iterator[Previous | None]:
+    def previous(self) -> Iterator[Previous | None]:
         """Give the snapshot to take over from; one that is damaged is left, unless its documents are needed."""
         try:
-            previous = open_previous(self._index_path, self._made())
+            previous = self._open_previous()
         except SnapshotError as error:
-            if change is not None:
+            if self._run.change is not None:
                 raise BuildError(
                     f"the documents that are there cannot be kept: {error}; index all of them again"
                 ) from error
-            logger.warning("Nothing is taken over from the snapshot before: %s", error)
+            self.notice(f"Nothing is taken over from the snapshot before: {error}.")
             previous = None
         try:
             yield previous
@@ -143,7 +143,19 @@ class _Build:
             if previous is not None:
                 previous.close()
 
-    def stage(self, documents: Iterable[Document], folder: Path, run: BuildRun, previous: Previous | None) -> int:
+    def _open_previous(self) -> Previous | None:
+        """Return the current snapshot, say what is otherwise now, and let settings that say nothing be as it is."""
+        before = current_manifest(self._index_path)
+        if before is None:
+            return None
+        if self._run.change is not None:
+            self.settings = self.settings.over(before)
+        previous = open_previous(self._index_path, self._made())
+        for sentence in differences(before, self.settings, self._models):
+            self.notice(sentence)
+        return previous
+
+    def stage(self, documents: Iterable[Document], folder: Path, previous: Previous | None) -> int:
         """Put the documents on disk, the given ones first, so that they win over those that are there.
 
         Returns:
@@ -154,10 +166,11 @@ class _Build:
         for document in documents:
             if not self._stage.add(document):
                 n_repeated += 1
-                run.repeated(document.document_id)
+                self._run.repeated(document.document_id)
             self.report("read", self._stage.n_documents, None)
-        if run.change is not None and previous is not None:
-            self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, run.change.deleted_ids)
+        change = self._run.change
+        if change is not None and previous is not None:
+            self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, change.deleted_ids)
             self.report("read", self._stage.n_documents, None)
         return n_repeated
 
@@ -173,7 +186,23 @@ class _Build:
         with self.pending:
             settings = self.settings.dense, lambda done, total: self.report("embed", done, total)
             embedded = embed(folder, encoder, known, self.pending, settings)
-        return self._describe(folder, embedded), embedded, n_unchanged
+        manifest = describe(folder, self._index_path, (self._models, self.settings), embedded)
+        wanted = self.settings.dense.kind
+        if wanted not in ("auto", embedded.record.kind):
+            self.notice(
+                f"A dense index of the kind {wanted} needs {FEWEST:,} passages; there are {manifest.n_passages:,}, so a"
+                " flat one was built, which is exact."
+            )
+        return manifest, embedded, n_unchanged
+
+    def publish(self, folder: Path, manifest: Manifest) -> Path:
+        """Let the run accept the snapshot, make it current, and return where it lies."""
+        if self._run.accept is not None:
+            manifest = manifest.model_copy(update={"evaluation": dict(self._run.accept(folder))})
+            write_manifest(folder, manifest)
+        path = publish(folder, self._index_path, manifest.snapshot_id, keep=self.settings.keep)
+        self.report("publish", 1, 1)
+        return path
 
     def _made(self) -> Made:
         return Made(
@@ -205,47 +234,3 @@ class _Build:
         kind = choose_kind(n, dimension, self.settings.dense)
         needed = 2 * n * (4 * dimension + KEY.itemsize) + index_bytes(kind, n, dimension)
         require_room(self._index_path, needed, f"the vectors of {n:,} passages")
-
-    def _describe(self, folder: Path, embedded: Embedded) -> Manifest:
-        """Write the manifest and return it."""
-        store = Store(folder / STORE_FILE)
-        store.close()
-        files = record_files(folder)
-        encoder = self._models.dual_encoder
-        created_at = datetime.now(UTC).replace(microsecond=0)
-        content = hashlib.sha256("".join(record.sha256 for record in files.values()).encode()).hexdigest()
-        manifest = Manifest(
-            snapshot_id=_new_id(self._index_path, f"{created_at:%Y%m%dT%H%M%SZ}-{content[:8]}"),
-            created_at=created_at,
-            n_documents=store.n_documents,
-            n_passages=store.n_passages,
-            n_cut_passages=embedded.n_cut,
-            encoder=EncoderRecord(
-                name=self._models.encoder_name, fingerprint=encoder.fingerprint, dimension=encoder.dimension
-            ),
-            passage_tokenizer_fingerprint=self._models.passage_tokenizer_fingerprint,
-            bm25=Bm25Record(
-                analyzer=self.settings.analyzer.name,
-                k1=self.settings.k1,
-                b=self.settings.b,
-                n_terms=Bm25Index(folder / BM25_FOLDER, n_passages=store.n_passages).n_terms,
-            ),
-            dense=embedded.record,
-            chunking=self.settings.chunking,
-            files=files,
-        )
-        _write_manifest(folder, manifest)
-        return manifest
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def _new_id(index_path: Path, wanted: str) -> str:
-    """Return the wanted id, with a number if it is taken: the same content was built twice in a second."""
-    number, snapshot_id = 1, wanted
-    while (index_path / "snapshots" / snapshot_id).exists():
-        number += 1
-        snapshot_id = f"{wanted}-{number}"
-    return snapshot_id

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from indexer.ann import DenseRecord
+from indexer.ann import DenseRecord, DenseWish, choose_kind
 from indexer.chunking import ChunkingSettings
 from indexer.errors import SnapshotError
 from indexer.layout import snapshot_files
@@ -74,6 +74,7 @@ class Manifest(_Frozen):
     passage_tokenizer_fingerprint: str
     bm25: Bm25Record
     dense: DenseRecord
+    dense_wish: DenseWish | None = Field(default=None, description="null: built before wishes were written down")
     chunking: ChunkingSettings
     files: dict[str, FileRecord]
     evaluation: dict[str, float] = Field(default_factory=dict)
@@ -89,6 +90,15 @@ class Manifest(_Frozen):
             if unknown := sorted(files.keys() - expected):
                 raise PydanticCustomError("files", "{name} is no file of a snapshot", {"name": repr(unknown[0][:100])})
         return files
+
+    @property
+    def wish(self) -> DenseWish:
+        """Return which dense index was wanted; where nothing says so, what would give the one that is there."""
+        if self.dense_wish is not None:
+            return self.dense_wish
+        by_itself = choose_kind(self.n_passages, self.encoder.dimension, DenseWish())
+        said = {"kind": "auto" if self.dense.kind == by_itself else self.dense.kind, "recall": self.dense.wanted_recall}
+        return DenseWish.model_validate({name: value for name, value in said.items() if value is not None})
 
     @property
     def n_bytes(self) -> int:

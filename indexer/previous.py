@@ -50,7 +50,7 @@ class Previous:
 
     def __init__(self, folder: Path, manifest: Manifest, made: Made) -> None:
         """Open the parts; use `open_previous`."""
-        self.path = folder
+        self.path, self.manifest = folder, manifest
         self.has_passages = Made.of(manifest) == made
         self._store = sqlite3.connect(f"{(folder / STORE_FILE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         self._owners = mapped_array(folder / METADATA_FOLDER / PASSAGE_DOCUMENTS_FILE, np.int32)
@@ -94,6 +94,12 @@ class Previous:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+
+
+def current_manifest(index_path: Path) -> Manifest | None:
+    """Return the manifest of the current snapshot, None if there is none; raises SnapshotError if it cannot be read."""
+    folder = current_snapshot(index_path)
+    return None if folder is None else read_manifest(folder)
 
 
 def open_previous(index_path: Path, made: Made) -> Previous | None:

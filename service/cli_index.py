@@ -45,7 +45,10 @@ MaxAnswerDrop = Annotated[
 ]
 DenseKind = Annotated[
     Literal["auto", "flat", "hnsw", "ivf-sq8", "ivf-pq"] | None,
-    typer.Option("--dense-index", help="Kind of the dense index; TERCET_DENSE_INDEX, or auto: by passages and memory."),
+    typer.Option(
+        "--dense-index",
+        help="Kind of the dense index, from 5,000 passages on; TERCET_DENSE_INDEX, or auto: by passages and memory.",
+    ),
 ]
 Recall = Annotated[
     float | None,
@@ -66,7 +69,9 @@ Language = Annotated[
 Update = Annotated[
     bool,
     typer.Option(
-        "--update", help="Keep the documents that are there; those of the sources are added, or replaced by their id."
+        "--update",
+        help="Keep the documents that are there, and language, dense index and recall unless options or variables name "
+        "others; documents of the sources are added, or replaced by their id.",
     ),
 ]
 
@@ -92,11 +97,11 @@ def index(
     once: Once = False,
     json: Json = False,
 ) -> None:
-    """Build an index of documents and publish it.
+    """Build an index of documents and publish it, unless it says what the current one says.
 
     What did not change since the snapshot before is taken over from it, and a run that was killed goes on. Files of
-    other kinds and files without text are skipped under either policy. Exit code 0: published, whatever was skipped;
-    1: failed, or nothing at all could be read, and the index is as it was; 2: wrong use.
+    other kinds and files without text are skipped under either policy. Exit code 0: published or unchanged, whatever
+    was skipped; 1: failed, or nothing at all could be read, and the index is as it was; 2: wrong use.
     """
     from service.commands.index import IndexRun, index_sources
     from service.commands.skip_report import check_report
@@ -133,7 +138,10 @@ def delete(
     progress: Progress = None,
     json: Json = False,
 ) -> None:
-    """Publish an index without some of its documents; ids that it does not hold are counted and told."""
+    """Publish an index without some of its documents; ids that it does not hold are counted and told.
+
+    Language, dense index and recall stay as they are unless variables name others.
+    """
     from service.commands.index import delete_documents
 
     if not ids and ids_from is None:

@@ -22,6 +22,7 @@ JOB_EXAMPLE: Mapping[str, Any] = {
     "result": {
         "index": "manuals",
         "snapshot": "20260101T000110Z-1f2e3d4c",
+        "is_unchanged": False,
         "n_documents": 3107,
         "n_passages": 9412,
         "n_skipped": 0,

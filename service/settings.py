@@ -196,9 +196,12 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """Return this process's environment with exactly these settings in it, for a process of ours."""
+    """Return this process's environment with exactly these settings in it, for a process of ours.
+
+    What was never said stays unsaid, so that a build there knows what it may keep as it was.
+    """
     others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
-    given = settings.model_dump(mode="json", exclude_none=True)
+    given = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     return others | {
         f"{PREFIX}{name}".upper(): value if isinstance(value, str) else orjson.dumps(value).decode()
         for name, value in given.items()

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from indexer.ann import DenseSettings
 from indexer.build import BuildReport, build_snapshot
 from indexer.documents import Assumed, Document, Skipped
 from indexer.errors import SnapshotError, SourceError
@@ -23,6 +22,8 @@ from service.commands.skipped import SkippedRecords, skipped_records
 from service.engine import model_threads
 from service.gate import Gate
 from service.settings import Settings
+
+_DENSE = {"kind": "dense_index", "recall": "recall", "memory_bytes": "dense_memory_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +108,18 @@ def _build(documents: Iterable[Document], settings: Settings, run: BuildRun) -> 
             index_path=settings.data_path / settings.index,
             models=models,
             settings=recipe,
-            run=replace(run, progress=show),
+            run=replace(run, progress=show, notice=say),
         )
 
 
 def build_settings(settings: Settings) -> BuildSettings:
-    """Return how the settings want an index built."""
-    dense = DenseSettings(
-        kind=settings.dense_index,
-        recall=settings.recall,
-        memory_bytes=settings.dense_memory_bytes,
-        device=settings.device,
+    """Return how the settings want an index built; what none of them says is left open."""
+    said = settings.model_dump(include=settings.model_fields_set)
+    dense = {name: said[setting] for name, setting in _DENSE.items() if setting in said}
+    language = {"language": settings.language} if "language" in said else {}
+    return BuildSettings.model_validate(
+        {"keep": settings.keep_snapshots, "dense": dense | {"device": settings.device}, **language}
     )
-    return BuildSettings(language=settings.language, dense=dense, keep=settings.keep_snapshots)
 
 
 def index_models(settings: Settings) -> IndexModels:
@@ -175,6 +175,9 @@ def _tell_what_was_built(
         print_json(facts | _facts(report) | dict(more) | {"seconds": round(seconds, 3)})
         return
     content = f"{counted(report.n_documents, 'document')} in {counted(report.n_passages, 'passage')}"
+    if report.is_unchanged:
+        say(f"Index {settings.index!r} is as it was: snapshot {report.snapshot_id}, {content}; nothing was published.")
+        return
     unchanged = f"{report.n_unchanged_documents:,} unchanged, " if report.n_unchanged_documents else ""
     say(
         f"Index {settings.index!r} holds {content} ({unchanged}{size(report.n_bytes)}, built in {duration(seconds)}) "
@@ -185,6 +188,8 @@ def _tell_what_was_built(
 def _facts(report: BuildReport) -> dict[str, object]:
     return {
         "snapshot": report.snapshot_id,
+        "is_unchanged": report.is_unchanged,
+        "language": report.language,
         "n_documents": report.n_documents,
         "n_passages": report.n_passages,
         "n_unchanged_documents": report.n_unchanged_documents,
@@ -193,6 +198,7 @@ def _facts(report: BuildReport) -> dict[str, object]:
         "n_cut_passages": report.n_cut_passages,
         "n_repeated_ids": report.n_repeated_ids,
         "dense": report.dense.model_dump(),
+        "notices": list(report.notices),
         "n_bytes": report.n_bytes,
     }
 

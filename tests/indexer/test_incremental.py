@@ -1,5 +1,6 @@
 """Builds that take over what is there: equal to full ones, whatever was changed, and however often they were killed."""
 
+import json
 import multiprocessing
 import random
 import signal
@@ -14,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer import embedding
+from indexer.ann import DenseKind, DenseRecord, DenseSettings, DenseWish
 from indexer.build import BuildReport, build_snapshot
 from indexer.chunking import ChunkingSettings
 from indexer.documents import Document
 from indexer.errors import BuildError
-from indexer.manifest import MANIFEST_FILE
+from indexer.manifest import MANIFEST_FILE, EncoderRecord, Manifest, read_manifest
 from indexer.publish import current_snapshot
 from indexer.recipe import BuildRun, BuildSettings, Change, IndexModels
 from models.tokenization import Tokenizer
@@ -75,7 +77,161 @@ def test_an_unchanged_index_is_copied_and_nothing_is_embedded(tmp_path: Path, mo
     second = build(documents, tmp_path / "docs", models)
     assert (second.n_unchanged_documents, second.n_embedded_passages) == (20, 0)
     assert encoded_by(models) == n_encoded
-    assert contents(second.path) == contents(first.path)
+    third = build([*documents, document(20)], tmp_path / "docs", models)
+    assert (third.n_unchanged_documents, third.n_embedded_passages) == (20, third.n_passages - first.n_passages)
+    assert contents(third.path) == contents(build([*documents, document(20)], tmp_path / "full", models).path)
+
+
+def test_what_says_nothing_new_is_not_published_and_what_there_is_to_go_back_to_stays(
+    tmp_path: Path, models: IndexModels
+) -> None:
+    def refuse(folder: Path) -> dict[str, float]:
+        raise AssertionError("nothing is to be accepted")
+
+    documents = [document(i) for i in range(3)]
+    before = build([document(7)], tmp_path / "docs", models)
+    first = build(documents, tmp_path / "docs", models)
+    assert (first.is_unchanged, first.notices) == (False, [])
+    for given_documents, change in (
+        (documents, None),
+        ([*reversed(documents)], None),
+        ([], Change(frozenset(["nosuch"]))),
+        ([documents[1]], Change()),
+    ):
+        again = build_snapshot(
+            given_documents, index_path=tmp_path / "docs", models=models, run=BuildRun(change, accept=refuse)
+        )
+        assert (again.is_unchanged, again.snapshot_id, again.path) == (True, first.snapshot_id, first.path)
+        assert (again.n_documents, again.n_bytes, again.dense) == (first.n_documents, first.n_bytes, first.dense)
+    assert current_snapshot(tmp_path / "docs") == first.path
+    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["current", "history", "lock", "snapshots"]
+    assert {path.name for path in (tmp_path / "docs" / "snapshots").iterdir()} == {
+        before.snapshot_id,
+        first.snapshot_id,
+    }
+
+
+def test_another_recipe_is_something_new_although_no_file_differs(tmp_path: Path, models: IndexModels) -> None:
+    """Texts of numbers have the same terms in every language, and few passages a flat index of any recall."""
+    documents = [Document("a", "17 4")]
+    first = contents(build(documents, tmp_path / "docs", models).path)
+    for recipe in (BuildSettings(language="german"), BuildSettings(dense=DenseSettings(recall=0.5))):
+        again = build_snapshot(documents, index_path=tmp_path / "docs", models=models, settings=recipe)
+        assert contents(again.path) == first
+        assert not again.is_unchanged
+
+
+RECIPE = BuildSettings(
+    language="german",
+    chunking=ChunkingSettings(max_tokens=60, overlap_tokens=10),
+    k1=0.9,
+    b=0.4,
+    dense=DenseSettings(kind="hnsw", recall=0.8, memory_bytes=10**9),
+)
+
+
+def recipe_of(report: BuildReport) -> dict[str, object]:
+    manifest = read_manifest(report.path)
+    made = {"language": report.language, "chunking": manifest.chunking, "wish": manifest.wish}
+    return made | {"analyzer": manifest.bm25.analyzer, "k1": manifest.bm25.k1, "b": manifest.bm25.b}
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_build_that_keeps_documents_keeps_their_recipe_but_for_what_it_is_told(
+    tmp_path: Path, models: IndexModels, is_old: bool
+) -> None:
+    """Old: the manifest does not say what was wished; a flat index of few passages then is what nobody asked for."""
+
+    def build_with(document_: Document, settings: BuildSettings, change: Change | None = None) -> BuildReport:
+        run = BuildRun(change, notice=said.append)
+        return build_snapshot([document_], index_path=tmp_path / "docs", models=models, settings=settings, run=run)
+
+    said: list[str] = []
+    first = build_with(document(1), RECIPE)
+    if is_old:
+        path = first.path / MANIFEST_FILE
+        content = json.loads(path.read_bytes())
+        assert content.pop("dense_wish") == {"kind": "hnsw", "recall": 0.8, "memory_bytes": 10**9}
+        path.write_text(json.dumps(content))
+    expected = recipe_of(first)
+    assert expected["wish"] == (DenseWish() if is_old else DenseWish(kind="hnsw", recall=0.8, memory_bytes=10**9))
+    second = build_with(document(2), BuildSettings(keep=5, dense=DenseSettings(device="cpu")), Change())
+    assert recipe_of(second) == expected
+    assert (second.n_documents, second.n_unchanged_documents) == (2, 1)
+    third = build_with(document(3), BuildSettings(b=0.5, dense=DenseSettings(recall=0.7)), Change(frozenset(["d01"])))
+    assert recipe_of(third) == expected | {
+        "b": 0.5,
+        "wish": DenseWish(recall=0.7) if is_old else DenseWish(kind="hnsw", recall=0.7, memory_bytes=10**9),
+    }
+    anew = build_with(document(3), BuildSettings(), None)
+    assert recipe_of(anew)["language"] == "english"
+
+
+def test_a_wish_that_is_not_written_down_is_what_gives_the_index_that_is_there() -> None:
+    def wish(kind: DenseKind, n_passages: int, recall: float | None = None) -> DenseWish:
+        record = DenseRecord(kind=kind, wanted_recall=recall)
+        encoder = EncoderRecord(name="e", fingerprint="f", dimension=384)
+        return Manifest.model_construct(n_passages=n_passages, encoder=encoder, dense=record).wish
+
+    assert wish("flat", 19_999) == wish("ivf-sq8", 20_000, 0.95) == DenseWish()
+    assert wish("flat", 20_000) == DenseWish(kind="flat")
+    assert wish("ivf-sq8", 19_999, 0.9) == DenseWish(kind="ivf-sq8", recall=0.9)
+    assert wish("hnsw", 30_000, 0.8) == DenseWish(kind="hnsw", recall=0.8)
+
+
+@pytest.mark.parametrize("change", [None, Change()])
+def test_what_is_otherwise_than_before_is_told(tmp_path: Path, models: IndexModels, change: Change | None) -> None:
+    def build_with(recipe: BuildSettings, change: Change | None) -> list[str]:
+        said: list[str] = []
+        run = BuildRun(change, notice=said.append)
+        report = build_snapshot([document(1)], index_path=tmp_path / "docs", models=models, settings=recipe, run=run)
+        assert report.notices == said
+        return said
+
+    [few] = build_with(RECIPE, None)
+    assert few.startswith("A dense index of the kind hnsw needs 5,000 passages; there are ")
+    assert build_with(RECIPE, change) == [few]
+    spoken = BuildSettings(
+        language="french", chunking=ChunkingSettings(), k1=1.2, b=0.75, dense=DenseSettings(kind="auto", recall=0.95)
+    )
+    expected = [
+        "The language is french now, german before: all passages are analyzed anew.",
+        "Passages are cut otherwise than before: all are made anew.",
+        "BM25's k1 and b are 1.2 and 0.75 now, 0.9 and 0.4 before.",
+        "The wanted dense index is auto now, hnsw before.",
+        "The wanted recall of a dense index is 0.95 now, 0.8 before.",
+    ]
+    bound = [] if change else ["The memory for a dense index in bytes is not bounded now, 1000000000 before."]
+    assert build_with(spoken, change) == expected + bound
+    assert build_with(spoken, change) == []
+
+
+def test_other_models_are_told(tmp_path: Path, models: IndexModels) -> None:
+    build([document(1)], tmp_path / "docs", models)
+    encoder = CountingEncoder(models.passage_tokenizer)
+    encoder.fingerprint = "f" * 64
+    others = IndexModels(encoder, models.passage_tokenizer, "1" * 64, encoder_name="other")
+    report = build([], tmp_path / "docs", others, Change())
+    assert report.notices == [
+        "The dual encoder is other (ffffffffffff) now, dual encoder (eeeeeeeeeeee) before: all passages are embedded anew.",
+        "The cross-encoder's tokenizer is another one than before: all passages are tokenized anew.",
+    ]
+    assert report.n_embedded_passages == report.n_passages
+
+
+def test_an_analyzer_that_is_not_known_any_more_is_kept_by_nobody(tmp_path: Path, models: IndexModels) -> None:
+    first = build([document(1)], tmp_path / "docs", models)
+    path = first.path / MANIFEST_FILE
+    path.write_text(path.read_text().replace("english/2", "english/1"))
+    with pytest.raises(
+        BuildError, match=r"with the analyzer '.*english/1', which this Tercet does not have: say the lan"
+    ):
+        build([document(2)], tmp_path / "docs", models, Change())
+    english = BuildSettings(language="english")
+    report = build_snapshot(
+        [document(2)], index_path=tmp_path / "docs", models=models, settings=english, run=BuildRun(Change())
+    )
+    assert (report.n_documents, report.n_unchanged_documents) == (2, 0)
 
 
 def test_only_the_passages_that_changed_are_embedded(tmp_path: Path, models: IndexModels) -> None:
@@ -118,6 +274,9 @@ def test_nothing_is_taken_from_a_damaged_snapshot(tmp_path: Path, models: IndexM
         build([document(2)], tmp_path / "docs", models, Change())
     second = build([document(1)], tmp_path / "docs", models)
     assert (second.n_unchanged_documents, second.n_embedded_passages) == (0, second.n_passages)
+    [notice] = second.notices
+    assert notice.startswith("Nothing is taken over from the snapshot before: ")
+    assert not second.is_unchanged
 
 
 EDITS = st.lists(

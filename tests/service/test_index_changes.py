@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.commands import Tercet, tercet_with
+from tests.service.commands import Finished, Tercet, tercet_with
 from tests.service.conftest import TinyModels
 
 
@@ -31,6 +31,50 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
     assert "The index did not hold 1 document of these ids." in deleted.stderr
     [passage] = tercet("inspect", "--document", "ferry", "--json").result["passages"]
     assert passage["text"] == "the ferry is here"
+
+
+def test_an_index_keeps_its_language_until_it_is_told_another(tercet: Tercet, tmp_path: Path) -> None:
+    def index(name: str, *options: str, **settings: str) -> Finished:
+        documents = write(tmp_path / f"{name}.jsonl", {"id": name, "text": f"{name} over the harbour"})
+        return tercet("index", documents, "--index", "german", "--json", *options, **settings)
+
+    def language() -> str:
+        return str(tercet("inspect", "--index", "german", "--json").result["bm25"]["analyzer"])
+
+    assert (
+        index("fog", "--language", "german", "--dense-index", "hnsw", "--recall", "0.8").result["language"] == "german"
+    )
+    few = "A dense index of the kind hnsw needs 5,000 passages; there are 2, so a flat one was built, which is exact."
+    updated = index("ferry", "--update")
+    assert updated.result["notices"] == [few]
+    assert few in updated.stderr
+    deleted = tercet("delete", "fog", "--index", "german", "--json").result
+    assert (deleted["language"], deleted["n_documents"]) == ("german", 1)
+    assert "+german/" in language()
+    wish = tercet("inspect", "--index", "german", "--json").result["dense_wish"]
+    assert wish == {"kind": "hnsw", "recall": 0.8, "memory_bytes": None}
+    told = index("map", "--update", LANGUAGE="french")
+    assert "The language is french now, german before: all passages are analyzed anew." in told.stderr.splitlines()
+    assert (told.result["language"], told.result["n_unchanged_documents"]) == ("french", 0)
+    anew = index("lamp")
+    assert anew.result["notices"][0] == "The language is english now, french before: all passages are analyzed anew."
+
+
+def test_what_changes_nothing_publishes_nothing_and_says_so(tercet: Tercet, tmp_path: Path) -> None:
+    fog, gate = {"id": "fog", "text": "fog over the sea"}, write(tmp_path / "gate.jsonl", {"query": "fog"})
+    one, two = write(tmp_path / "one.jsonl", fog), write(tmp_path / "two.jsonl", fog, {"id": "map", "text": "a map"})
+    assert [tercet("index", each, "--index", "same").code for each in (one, two)] == [0, 0]
+    before = tercet("snapshots", "ls", "--index", "same", "--json").result
+    again = tercet("index", two, "--index", "same", "--gate", gate)
+    assert again.code == 0
+    current = before["snapshots"][0]["snapshot_id"]
+    assert again.stderr.splitlines()[-1] == (
+        f"Index 'same' is as it was: snapshot {current}, 2 documents in 2 passages; nothing was published."
+    )
+    for _ in range(2):
+        deleted = tercet("delete", "nosuch", "--index", "same", "--json").result
+        assert (deleted["is_unchanged"], deleted["snapshot"], deleted["n_unknown_ids"]) == (True, current, 1)
+    assert tercet("snapshots", "ls", "--index", "same", "--json").result == before
 
 
 def test_a_snapshot_that_loses_what_the_gate_asks_for_is_not_published(tercet: Tercet, tmp_path: Path) -> None:

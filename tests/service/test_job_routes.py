@@ -16,7 +16,7 @@ from indexer.publish import current_snapshot
 from service.app import begin_draining
 from service.job_bodies import JobsResponse
 from service.job_store import Job
-from service.settings import Settings, environment_of
+from service.settings import Settings, environment_of, load_settings
 
 from ..e2e.processes import wait_until
 from .conftest import started
@@ -215,3 +215,12 @@ def test_a_job_has_the_settings_of_its_service_and_no_others(monkeypatch: pytest
     assert (environment["TERCET_READER"], environment["TERCET_N_THREADS"]) == ("mine", "3")
     assert environment["HOME"] == "/home/someone"
     assert "TERCET_JOBS_PATH" not in environment
+
+
+def test_a_job_that_updates_is_told_no_language_that_nobody_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"TERCET_RECALL": "0.9", "TERCET_DENSE_INDEX": "hnsw"}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    environment = environment_of(load_settings(index="mine").model_copy(update={"n_threads": 3}))
+    given = {name: value for name, value in environment.items() if name.startswith("TERCET_")}
+    assert given == said | {"TERCET_INDEX": "mine", "TERCET_N_THREADS": "3"}
