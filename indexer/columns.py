@@ -5,14 +5,14 @@ The names are the usual ones, upper or lower case; of several for one part the f
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
 import orjson
 
-from indexer.documents import Document, MetadataValue
+from indexer.documents import INT64, Document, MetadataValue
 from indexer.errors import NoDocumentError
 
 Part: TypeAlias = Literal["id", "text", "title", "url"]
@@ -26,7 +26,6 @@ NAMES: Mapping[Part, tuple[str, ...]] = {
 MAX_TEXT_CHARACTERS = 16 << 20
 _REQUIRED: tuple[Part, ...] = ("id", "text")
 _OBJECT = "metadata"
-_GREATEST_INTEGER = 2**63 - 1
 
 
 def parts_of(names: Iterable[str]) -> dict[Part, str]:
@@ -38,16 +37,20 @@ def parts_of(names: Iterable[str]) -> dict[Part, str]:
     return {part: name for part, name in found.items() if name is not None}
 
 
-def require_columns(parts: Mapping[Part, str]) -> None:
-    """Return if a table with these parts has what every document needs.
+def require_columns(names: Sequence[str]) -> None:
+    """Return if a table with these columns has what every document needs, and no name twice in whatever case.
 
     Raises:
-        NoDocumentError: it has no column for the id or for the text; names those that would do.
+        NoDocumentError: it has no column for the id or for the text, for which it names those that would do, or two
+            columns of one name.
     """
+    parts = parts_of(names)
     for part in _REQUIRED:
         if part not in parts:
             reason = f"has no column for the {part}; it may be named {', '.join(NAMES[part])}"
             raise NoDocumentError("missing-column", reason)
+    if len({name.strip().lower() for name in names}) < len(names):
+        raise NoDocumentError("missing-column", "gives two of its columns the same name")
 
 
 def document_of(record: Mapping[str, object], parts: Mapping[Part, str]) -> Document:
@@ -117,7 +120,7 @@ def _flat(value: object) -> MetadataValue | None:
         case bool() | str():
             return value
         case int():
-            return value if abs(value) <= _GREATEST_INTEGER else str(value)
+            return value if value in INT64 else str(value)
         case float():
             return value if math.isfinite(value) else None
         case datetime() | date() | time():

@@ -12,6 +12,7 @@ MetadataValue: TypeAlias = str | int | float | bool
 Metadata: TypeAlias = Mapping[str, MetadataValue]
 
 HEADING_SEPARATOR = " > "
+INT64 = range(-(1 << 63), 1 << 63)
 NO_METADATA: Metadata = MappingProxyType({})
 
 

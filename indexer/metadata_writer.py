@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.documents import Document
+from indexer.documents import INT64, Document
 from indexer.mapped import save_joined
 from indexer.metadata import (
     FIELDS_FILE,
@@ -33,7 +33,6 @@ _SCALARS: Mapping[Storage, type[np.generic]] = {
     "float": np.float64,
     "text": np.int32,
 }
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(slots=True)
@@ -52,7 +51,7 @@ class _Numbers:
 
     def add(self, document: int, number: int | float) -> None:
         self.documents.append(document)
-        if self.floats is None and isinstance(number, int) and number in _INT64:
+        if self.floats is None and isinstance(number, int) and number in INT64:
             self.integers.append(number)
             return
         if self.floats is None:

@@ -37,7 +37,7 @@ def _records(path: Path) -> Iterator[dict[str, object]]:
     with path.open("rb") as content:
         try:
             with ParquetFile(content, memory_map=False) as file:
-                require_columns(parts_of(file.schema_arrow.names))
+                require_columns(file.schema_arrow.names)
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                     yield from batch.to_pylist()
                     n_rows += batch.num_rows

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from indexer.columns import Ids, document_of, parts_of, require_columns
-from indexer.documents import Assumed, MetadataValue, SourceRecord
+from indexer.documents import INT64, Assumed, MetadataValue, SourceRecord
 from indexer.encodings import Encoding, encoding_of
 from indexer.errors import NoDocumentError
 from indexer.records import cut_short, opened
@@ -25,7 +25,7 @@ MAX_RECORD_CHARACTERS = 16 << 20
 
 CellType: TypeAlias = Literal["integer", "float", "boolean", "text"]
 
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")  # a leading zero is part of a code, such as that of a town
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")  # a leading zero is part of a code, such as that of a town
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
 _BOOLEANS = {"true": True, "false": False}
 
@@ -75,11 +75,9 @@ def _columns(names: _Row, line: int) -> list[str]:
         raise names
     named = [name.strip() or f"column_{number}" for number, name in enumerate(names, 1)]
     try:
-        require_columns(parts_of(named))
+        require_columns(named)
     except NoDocumentError as error:
         raise NoDocumentError(error.kind, str(error), line=line) from error
-    if len({name.lower() for name in named}) < len(named):
-        raise NoDocumentError("missing-column", "gives two of its columns the same name", line=line)
     return named
 
 
@@ -128,7 +126,7 @@ def _column_types(table: _Table, names: Sequence[str], others: Sequence[str]) ->
 
 def cell_type(cell: str) -> CellType:
     """Return the narrowest type of a cell that is not empty."""
-    if _WHOLE.fullmatch(cell):
+    if _WHOLE.fullmatch(cell) and int(cell) in INT64:
         return "integer"
     if _NUMBER.fullmatch(cell):
         return "float"

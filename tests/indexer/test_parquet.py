@@ -49,6 +49,15 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     assert refused.value.kind == "missing-column"
 
 
+@pytest.mark.parametrize("names", [["id", "text", "text"], ["id", "text", "year", "Year"], ["ID", "text", "id "]])
+def test_two_columns_of_one_name_are_refused_as_in_a_table(tmp_path: Path, names: list[str]) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table([pa.array(["1"])] * len(names), names=names), path)
+    with pytest.raises(NoDocumentError, match="gives two of its columns the same name") as refused:
+        list(read_parquet(path))
+    assert refused.value.kind == "missing-column"
+
+
 def test_a_broken_file_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1 and then nothing")

@@ -36,7 +36,8 @@ def test_columns_find_their_parts_by_usual_names_and_the_rest_is_typed_metadata(
 @pytest.mark.parametrize(
     ("cell", "kind"),
     [
-        *(("0", "integer"), ("-12", "integer"), ("007", "text"), ("1" * 18, "integer"), ("1" * 19, "text")),
+        *(("0", "integer"), ("-12", "integer"), ("007", "text"), ("1" * 19, "integer"), ("1" * 20, "text")),
+        *((str(2**63 - 1), "integer"), (str(2**63), "text"), (str(-(2**63)), "integer"), (str(-(2**63) - 1), "text")),
         *(("1.50", "float"), ("2e3", "float"), (".5", "text"), ("1,5", "text"), ("nan", "text"), ("1e999", "text")),
         *(("TRUE", "boolean"), ("yes", "text"), (" 1", "text"), ("١", "text"), ("1_000", "text")),
     ],
