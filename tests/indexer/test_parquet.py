@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -47,6 +48,72 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoDocumentError, match="has no column for the text; it may be named text, body") as refused:
         list(read_parquet(_written(tmp_path / "a.parquet", {"id": ["1"], "words": ["x"]})))
     assert refused.value.kind == "missing-column"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "shown"),
+    [
+        ([2**31 - 1, 0], pa.date32(), ["5881580-07-11", "1970-01-01"]),
+        ([-(2**31), None], pa.date32(), ["-5877641-06-23", None]),
+        ([2**62, 1], pa.timestamp("us"), ["148108-07-06T14:00:27.387904", "1970-01-01T00:00:00.000001"]),
+        ([2**62, -(2**63)], pa.timestamp("ms"), ["146140482-04-24T15:36:27.904", None]),
+        ([1_001, 2_000], pa.timestamp("ns"), ["1970-01-01T00:00:00.000001", "1970-01-01T00:00:00.000002"]),
+        ([1_001, 0], pa.timestamp("ns", "+01:00"), ["1970-01-01T01:00:00.000001+01:00", "1970-01-01T01:00:00+01:00"]),
+        ([1, None], pa.timestamp("us", "+99:99"), ["1970-01-01T00:00:00.000001+00:00", None]),
+        ([1, None], pa.timestamp("us", "Mars/Phobos"), ["1970-01-01T00:00:00.000001+00:00", None]),
+        ([1_001, 0], pa.time64("ns"), ["00:00:00.000001", "00:00:00"]),
+    ],
+)
+def test_a_date_or_time_that_python_has_none_for_is_kept(
+    tmp_path: Path, numbers: list[int | None], kind: pa.DataType, shown: list[str | None]
+) -> None:
+    width = pa.int32() if kind == pa.date32() else pa.int64()
+    columns = {"id": ["a", "b"], "text": ["x", "y"], "day": pa.array(numbers, width).cast(kind)}
+    documents = list(read_parquet(_written(tmp_path / "a.parquet", columns)))
+    assert all(isinstance(document, Document) for document in documents)
+    assert [document.metadata.get("day") for document in documents if isinstance(document, Document)] == shown
+
+
+def _not_utf8() -> pa.Array:
+    ends = pa.array([0, 1, 2], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"\xffa")])
+
+
+@pytest.mark.parametrize(
+    ("odd", "kind", "reason"),
+    [
+        (_not_utf8(), "not-text", "row 1: column 3 holds bytes that are no characters"),
+        (
+            pa.array([2**62, 0]).cast(pa.duration("s")),
+            "bad-record",
+            "row 1: column 3 holds a value that cannot be read",
+        ),
+        (
+            *(pa.array([[1], []], pa.list_(pa.timestamp("ns"))), "bad-record"),
+            "row 1: column 3 holds a value that cannot be read",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_read_costs_its_row_alone(tmp_path: Path, odd: pa.Array, kind: str, reason: str) -> None:
+    path = _written(tmp_path / "a.parquet", {"id": ["a", "b"], "text": ["x", "y"], "odd": odd})
+    skipped, document = read_parquet(path)
+    assert isinstance(skipped, Skipped)
+    assert (skipped.kind, skipped.reason) == (kind, reason)
+    assert isinstance(document, Document)
+    assert document.document_id == "b"
+
+
+def test_long_texts_are_not_all_held_at_once(tmp_path: Path) -> None:
+    texts = pa.array(["x" * 1_000_000] * 256).dictionary_encode()  # a small file
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"id": range(256), "text": texts}), path)
+    tracemalloc.start()
+    try:
+        assert sum(isinstance(record, Document) for record in read_parquet(path)) == 256
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40_000_000
 
 
 @pytest.mark.parametrize("names", [["id", "text", "text"], ["id", "text", "year", "Year"], ["ID", "text", "id "]])
