@@ -2,7 +2,7 @@
 
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -144,6 +144,7 @@ class _ColumnWriter:
         self._n_documents, self._content = n_documents, content
         self._rows: list[NDArray[np.generic]] = []
         self._values: dict[Storage, list[NDArray[np.generic]]] = {storage: [] for storage in VALUES_FILES}
+        self._n_rows, self._n_values = 0, dict.fromkeys(VALUES_FILES, 0)
         self._text_ends = array("q")
 
     def add(
@@ -155,13 +156,15 @@ class _ColumnWriter:
             storage=storage,
             n_documents=documents.size,
             n_texts=n_texts,
-            start=_total(self._values[storage]),
-            rows_start=None if is_full else _total(self._rows),
+            start=self._n_values[storage],
+            rows_start=None if is_full else self._n_rows,
             texts_start=len(self._text_ends) - n_texts if n_texts else 0,
         )
         self._values[storage].append(values.astype(_SCALARS[storage]))
+        self._n_values[storage] += values.size
         if not is_full:
             self._rows.append(documents)
+            self._n_rows += documents.size
         return record
 
     def add_texts(self, sorted_texts: Iterator[tuple[bytes, int]]) -> ColumnRecord | None:
@@ -185,7 +188,3 @@ class _ColumnWriter:
         save_joined(folder / TEXT_ENDS_FILE, [_array(self._text_ends)], np.int64)
         for storage, name in VALUES_FILES.items():
             save_joined(folder / name, self._values[storage], _SCALARS[storage])
-
-
-def _total(arrays: Sequence[NDArray[np.generic]]) -> int:
-    return sum(each.size for each in arrays)

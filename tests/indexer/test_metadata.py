@@ -8,6 +8,7 @@ from indexer.documents import Document, MetadataValue
 from indexer.errors import SnapshotError
 from indexer.metadata import FIELDS_FILE, Metadata
 from tests.indexer.columns import columns_of, documents_with
+from tests.indexer.work import calls_in
 
 
 def test_each_kind_of_value_has_a_column_of_its_own(tmp_path: Path) -> None:
@@ -89,6 +90,16 @@ def test_the_same_documents_give_the_same_bytes_whatever_the_order_of_their_fiel
         written.append({path.name: path.read_bytes() for path in (folder / "metadata").iterdir()})
     assert written[0] == written[1]
     assert len(written[0]) == 9
+
+
+def test_twice_as_many_fields_are_twice_the_work(tmp_path: Path) -> None:
+    def write(n: int) -> int:
+        fields: dict[str, MetadataValue] = {str(i): (i, True, "x")[i % 3] for i in range(n)}
+        documents = documents_with(fields, {})
+        (tmp_path / str(n)).mkdir()
+        return calls_in(lambda: columns_of(documents, tmp_path / str(n)))
+
+    assert write(1200) < 2.2 * write(600)
 
 
 def test_a_list_of_fields_that_is_none_is_refused(tmp_path: Path) -> None:
