@@ -14,9 +14,11 @@ from typing import Literal
 
 from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, Tag, XMLParsedAsHTMLWarning
 from bs4.element import NavigableString, PageElement
+from bs4.exceptions import ParserRejectedMarkup
 
 from indexer.columns import flat_metadata
 from indexer.markup import Extracted
+from indexer.paged import damage_told
 from indexer.sections import first_heading
 
 _SKIPPED_NAMES = "aside button footer head iframe nav noscript script select style svg template textarea"
@@ -28,6 +30,7 @@ _BLOCK_NAMES = (
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _LINES = frozenset(["br", "dt", "li", "tr"])
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_MARKS = {**_HEADINGS, "li": "- "}
 _SKIPPED_ROLES = frozenset(["banner", "complementary", "contentinfo", "navigation", "search"])
 _WEB_ADDRESS = re.compile(r"https?://\S+")
 _DECLARED = re.compile(
@@ -44,11 +47,18 @@ def declared_charset(content: bytes) -> str | None:
 
 
 def read_html(source: str) -> Extracted:
-    """Return the main text of a page; the title is the page's, else its first heading."""
-    with warnings.catch_warnings():
+    """Return the main text of a page; the title is the page's, else its first heading.
+
+    Raises:
+        NoDocumentError: the parser cannot read it.
+    """
+    with damage_told("HTML"), warnings.catch_warnings():
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
-        soup = BeautifulSoup(source, "html.parser")
+        try:
+            soup = BeautifulSoup(source, "html.parser")
+        except ParserRejectedMarkup:  # its only reason is a marked section of a kind that it does not know
+            soup = BeautifulSoup(source.replace("<![", "&lt;!["), "html.parser")
     text = _text_of(_main(soup))
     title = _squeezed(soup.title.get_text()) if soup.title else ""
     return Extracted(text, title if title else first_heading(text), flat_metadata(_page_fields(soup)), _address(soup))
@@ -58,7 +68,7 @@ def _main(soup: BeautifulSoup) -> Tag:
     articles = soup.find_all("article")
     marked = [soup.find("main"), soup.find(True, attrs={"role": "main"}), articles[0] if len(articles) == 1 else None]
     for tag in (*marked, soup.body):
-        if isinstance(tag, Tag) and tag.get_text(strip=True):
+        if isinstance(tag, Tag) and next(tag.stripped_strings, None) is not None:
             return tag
     return soup
 
@@ -79,25 +89,34 @@ def _address(soup: BeautifulSoup) -> str | None:
 
 @dataclass(slots=True)
 class _Text:
-    """Collects text; a break before the next words is only remembered, so breaks never pile up.
+    """Collects text; what comes before the next words is only remembered, so that without words there is nothing.
 
-    Between a mark, such as that of a list item, and the next words there is none.
+    That is a break, then the marks of what they stand in, such as a list item; between those and them is no break.
     """
 
     parts: list[str] = field(default_factory=list)
     pending: str = ""
-    is_marked: bool = False
+    marks: list[str] = field(default_factory=list)
 
     def separate(self, separator: str) -> None:
         """Ask for a break; the stronger of two stays."""
-        if not self.is_marked:
+        if not self.marks:
             self.pending = max(self.pending, separator, key=_strength)
 
-    def add(self, words: str, *, is_mark: bool = False) -> None:
-        """Add words, or a mark, after the break that was asked for."""
-        self.parts += [self.pending, words] if self.parts else [words]
+    def enter(self, mark: str) -> None:
+        """Begin something with a mark."""
+        self.marks.append(mark)
+
+    def leave(self) -> None:
+        """End it; if it had no words, it has no mark."""
+        if self.marks:
+            self.marks.pop()
+
+    def add(self, words: str) -> None:
+        """Add words."""
+        self.parts += [self.pending, *self.marks, words] if self.parts else [*self.marks, words]
         self.pending = ""
-        self.is_marked = is_mark
+        self.marks.clear()
 
 
 def _strength(separator: str) -> int:
@@ -118,16 +137,17 @@ def _text_of(root: Tag) -> str:
 
 
 def _separate(text: _Text, tag: Tag, event: str) -> None:
+    mark = _MARKS.get(tag.name)
+    if event == "leave" and mark is not None:
+        text.leave()
     if tag.name in _BLOCKS or tag.name in _HEADINGS:
         text.separate("\n\n")
     elif tag.name in _LINES:
         text.separate("\n")
     elif tag.name in ("td", "th"):
         text.separate(" | ")
-    if event == "enter" and tag.name in _HEADINGS and tag.get_text(strip=True):
-        text.add(_HEADINGS[tag.name], is_mark=True)
-    elif event == "enter" and tag.name == "li" and tag.get_text(strip=True):
-        text.add("- ", is_mark=True)
+    if event == "enter" and mark is not None:
+        text.enter(mark)
 
 
 def _add_string(text: _Text, string: str, *, is_verbatim: bool) -> None:

@@ -1,6 +1,10 @@
+from functools import partial
+
 import pytest
 
+from indexer.errors import NoDocumentError
 from indexer.html import declared_charset, read_html
+from tests.indexer.work import calls_in
 
 
 def test_html_gives_its_main_text_with_headings_lists_and_code() -> None:
@@ -37,8 +41,38 @@ def test_small_and_broken_pages_give_their_text(page: str, text: str) -> None:
     assert read_html(page).text == text
 
 
-def test_deep_nesting_does_not_matter() -> None:
-    assert read_html("<div>" * 3000 + "deep").text == "deep"
+@pytest.mark.parametrize("tag", ["div", "li", "h1", "pre", "td", "b"])
+def test_deep_nesting_does_not_matter(tag: str) -> None:
+    assert read_html(f"<{tag}>" * 20_000 + "deep").text.lstrip("-# ") == "deep"
+
+
+@pytest.mark.parametrize("page", ["<li>", "<li>a", "<h2>", "<h2>a", "<li><h3>", "<li><h3>a</h3>", "<main>", "<td><li>"])
+def test_twice_as_many_open_tags_are_twice_the_work(page: str) -> None:
+    once, twice = (calls_in(partial(read_html, "<body>" + page * n)) for n in (250, 500))
+    assert twice < 2.2 * once
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<li></li><li>a", "- a"),
+        ("a<li><nav>b</nav></li>c", "a\nc"),
+        ("<h1><span hidden>x</span></h1>a", "a"),
+        ("<li><ul><li>a</ul>b", "- - a\n\nb"),
+        ("<li><ul><li> </li><li>a</li></ul></li><li>b", "- - a\n\n- b"),
+        ("<h2>a<li></li></h2>b", "## a\n\nb"),
+        ("<li><h3><br>a</h3>b", "- ### a\n\nb"),
+    ],
+)
+def test_an_item_or_a_heading_without_words_has_no_mark(page: str, text: str) -> None:
+    assert read_html(page).text == text
+
+
+def test_what_the_parser_rejects_is_text_or_damaged() -> None:
+    assert read_html("<p>a<![b[c]]>d").text == "a<![b[c]]>d"
+    with pytest.raises(NoDocumentError, match=r"is damaged, or no HTML \(ValueError\)") as refused:
+        read_html(f"<p>&#{'9' * 5000};")
+    assert refused.value.kind == "damaged"
 
 
 def test_a_page_in_xml_is_read_without_a_warning() -> None:
