@@ -7,7 +7,7 @@ and footers, footnotes, comments, text boxes, charts, pictures; a formula counts
 import io
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from indexer.documents import MetadataValue
 from indexer.errors import NoDocumentError
 from indexer.markup import Extracted
-from indexer.paged import Page, PagedFile, cleaned, damage_told
+from indexer.paged import Page, PagedFile, Room, cleaned, damage_told
 from indexer.sections import first_heading
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 MAX_UNPACKED_BYTES = 512 << 20
 
 _CELL_SEPARATOR = " | "
+_MAX_BLANK_CELLS = 8
 
 
 def read_word(content: bytes) -> Extracted:
     """Return the text of a .docx file; the title is its property, else its first heading.
 
     Raises:
-        NoDocumentError: it is damaged or unpacks to more than MAX_UNPACKED_BYTES, or the extra is missing.
+        NoDocumentError: it is damaged, too long or unpacks to more than MAX_UNPACKED_BYTES, or the extra is missing.
     """
     with _office("Word file", content):
         import docx
@@ -43,7 +44,8 @@ def read_word(content: bytes) -> Extracted:
         blocks = (
             _table(block) if isinstance(block, Table) else _paragraph(block) for block in document.iter_inner_content()
         )
-        text = cleaned("\n\n".join(block for block in blocks if block.strip()))
+        room = Room()
+        text = cleaned("\n\n".join(room.take(block) for block in blocks if block.strip()))
         about = document.core_properties
         return Extracted(text, cleaned(about.title) or first_heading(text), _authored(about.author))
 
@@ -58,7 +60,8 @@ def read_slides(content: bytes) -> PagedFile:
         import pptx
 
         presentation = pptx.Presentation(io.BytesIO(content))
-        pages = [Page(cleaned(_slide(slide))) for slide in presentation.slides]
+        room = Room()
+        pages = [Page(cleaned(room.take(_slide(slide)))) for slide in presentation.slides]
         about = presentation.core_properties
         return PagedFile("slide", cleaned(about.title), pages, _authored(about.author))
 
@@ -74,10 +77,11 @@ def read_sheets(content: bytes) -> PagedFile:
 
         book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
         pages: list[Page] = []
+        room = Room()
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what the file says of them is often wrong
-            rows = (_cells(map(_shown, row)) for row in sheet.iter_rows(values_only=True))
-            text = cleaned("\n\n".join(row for row in rows if row))
+            rows = (_cells(_values(row)) for row in sheet.iter_rows(values_only=True))
+            text = cleaned("\n\n".join(room.take(row) for row in rows if row))
             pages.append(Page(text, {"sheet_name": cleaned(sheet.title)}))
         return PagedFile("sheet", cleaned(book.properties.title or ""), pages, _authored(book.properties.creator))
 
@@ -118,7 +122,7 @@ def _table(table: "Table") -> str:
     rows: list[str] = []
     for row in table.rows:
         cells = {id(cell._tc): " ".join(cell.text.split()) for cell in row.cells}
-        rows.append(_cells(cells.values()))
+        rows.append(_cells(enumerate(cells.values())))
     return "\n".join(row for row in rows if row)
 
 
@@ -141,25 +145,34 @@ def _shape_texts(shape: "BaseShape") -> Iterator[str]:
         for member in shape.shapes:
             yield from _shape_texts(member)
     elif isinstance(shape, GraphicFrame) and shape.has_table:
-        rows = (_cells(" ".join(cell.text.split()) for cell in row.cells) for row in shape.table.rows)
+        rows = (_cells(enumerate(" ".join(cell.text.split()) for cell in row.cells)) for row in shape.table.rows)
         yield "\n".join(row for row in rows if row)
     elif shape.has_text_frame:
         # A line break within a paragraph is a vertical tab here.
         yield str(getattr(shape, "text_frame").text).replace("\v", "\n")  # noqa: B009 - only some shapes have one
 
 
-def _cells(cells: Iterable[str]) -> str:
-    """Return the cells of a row in one line, without the blank ones at its end; "" if all are blank."""
-    kept = list(cells)
-    while kept and not kept[-1].strip():
-        kept.pop()
+def _cells(cells: Iterable[tuple[int, str]]) -> str:
+    """Return the cells of a row, given with their places, in one line; "" if all are blank.
+
+    The blank ones at its end are left out, as are all but _MAX_BLANK_CELLS of those side by side.
+    """
+    kept: list[str] = []
+    end = 0
+    for place, text in cells:
+        if text.strip():
+            kept += [*[""] * min(place - end, _MAX_BLANK_CELLS), text]
+            end = place + 1
     return _CELL_SEPARATOR.join(kept)
 
 
+def _values(row: Sequence[object]) -> Iterator[tuple[int, str]]:
+    """Yield the places and texts of the cells that have a value; a row can be 16,384 cells wide for the sake of one."""
+    return ((place, _shown(value)) for place, value in enumerate(row) if value is not None)
+
+
 def _shown(value: object) -> str:
-    """Return the value of a cell as text: a whole float without its zero, dates as in ISO 8601."""
-    if value is None:
-        return ""
+    """Return a value as text: a whole float without its zero, dates as in ISO 8601."""
     if isinstance(value, datetime) and value.time() == time():
         return value.date().isoformat()
     if isinstance(value, datetime | date | time):

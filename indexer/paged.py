@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from indexer.columns import MAX_TEXT_CHARACTERS
 from indexer.documents import Document, MetadataValue, Skipped
 from indexer.errors import NoDocumentError
 
@@ -62,6 +63,24 @@ def _named(unit: Unit, numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:_LISTED]))
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
     return f"{unit}{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+@dataclass(slots=True)
+class Room:
+    """How many more characters of text a file may have, counted as they are made: a small file can stand for many."""
+
+    left: int = MAX_TEXT_CHARACTERS
+
+    def take(self, text: str) -> str:
+        """Return the text, which counts from now on.
+
+        Raises:
+            NoDocumentError: there is no room for it.
+        """
+        self.left -= len(text)
+        if self.left < 0:
+            raise NoDocumentError("too-long", f"has more than {MAX_TEXT_CHARACTERS} characters of text")
+        return text
 
 
 @contextmanager

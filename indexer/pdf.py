@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from indexer.errors import NoDocumentError
-from indexer.paged import Page, PagedFile, cleaned, damage_told
+from indexer.paged import Page, PagedFile, Room, cleaned, damage_told
 
 if TYPE_CHECKING:
     from pypdf import PageObject
@@ -17,7 +17,7 @@ def read_pdf(content: bytes) -> PagedFile:
     """Return the pages of a PDF file, with its title and author; one that opens without a password is decrypted.
 
     Raises:
-        NoDocumentError: it is damaged or needs a password, or the extra is missing.
+        NoDocumentError: it is damaged, too long or needs a password, or the extra is missing.
     """
     with damage_told("PDF"), _silent_pypdf():
         from pypdf import PdfReader
@@ -25,19 +25,21 @@ def read_pdf(content: bytes) -> PagedFile:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
             raise NoDocumentError("unreadable", "needs a password")
-        pages = [_page(page) for page in reader.pages]
+        room = Room()
+        pages = [_page(page, room) for page in reader.pages]
         about = reader.metadata
         title, author = (about.title, about.author) if about is not None else (None, None)
         metadata = {"author": cleaned(author)} if author else {}
         return PagedFile("page", cleaned(title or ""), pages, dict(metadata))
 
 
-def _page(page: "PageObject") -> Page:
+def _page(page: "PageObject", room: Room) -> Page:
     try:
         with damage_told("PDF"):
-            return Page(cleaned(page.extract_text()))
+            text = cleaned(page.extract_text())
     except NoDocumentError:
         return Page(None)
+    return Page(room.take(text))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from indexer.files import files_below, shown_path
 from indexer.html import declared_charset, read_html
 from indexer.markup import Extracted, read_markdown, read_restructured_text
 from indexer.office import read_sheets, read_slides, read_word
-from indexer.paged import PagedFile, page_documents
+from indexer.paged import PagedFile, Room, page_documents
 from indexer.parquet import read_parquet
 from indexer.pdf import read_pdf
 from indexer.python_documentation import python_documentation
@@ -165,7 +165,7 @@ def _records(path: Path, name: str) -> Iterator[SourceRecord]:
     if isinstance(found, PagedFile):
         yield from page_documents(found, file=shown_path(path), document_id=name, title=title)
     elif found.text.strip() or found.title.strip():
-        yield Document(name, found.text, title, found.url, found.metadata)
+        yield Document(name, Room().take(found.text), title, found.url, found.metadata)
     else:
         yield Skipped(shown_path(path), None, "empty", "holds no text")
     if encoding is not None and encoding.is_assumed:

@@ -184,6 +184,15 @@ def test_a_file_that_is_too_long_is_skipped_without_reading_it_all(tmp_path: Pat
     assert _skipped(tmp_path) == [("a.txt", None, "too-long", f"is longer than {MAX_FILE_BYTES} bytes")]
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.html"])
+def test_a_text_of_more_than_16_mi_characters_is_skipped(tmp_path: Path, name: str) -> None:
+    content = "é" * (16 << 20)
+    (tmp_path / name).write_text(content)
+    assert len(_documents(tmp_path)[name].text) == 16 << 20
+    (tmp_path / name).write_text(content + "é")
+    assert _skipped(tmp_path) == [(name, None, "too-long", "has more than 16777216 characters of text")]
+
+
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html"])
 def test_a_line_of_ten_megabytes_is_read(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"fog over the harbour " * 500_000)
