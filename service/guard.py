@@ -48,7 +48,7 @@ class Guard:
         is_keyless = not self._access.is_required
         if is_keyless:
             self._sites.check_host(headers)
-        scope["state"]["headers"].update(self._sites.headers(headers))
+        scope["state"]["headers"].update(self._sites.cors_headers(headers))
         preflight = self._sites.preflight(scope["method"], headers)
         if preflight is not None:
             return Response(status_code=204, headers=preflight)

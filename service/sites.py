@@ -81,7 +81,7 @@ class Sites:
             return
         raise ForeignPage("TERCET_CORS_ORIGINS lists the origins whose pages may.")
 
-    def headers(self, headers: Headers) -> Mapping[str, str]:
+    def cors_headers(self, headers: Headers) -> Mapping[str, str]:
         """Return what lets a page of an allowed origin read the response."""
         if not self._origins:
             return {}
