@@ -186,6 +186,10 @@ class _Build:
         with self.pending:
             settings = self.settings.dense, lambda done, total: self.report("embed", done, total)
             embedded = embed(folder, encoder, known, self.pending, settings)
+        if self.pending.n_damaged:
+            self.notice(
+                f"Of the vectors that a killed build left, {self.pending.n_damaged:,} are damaged and made anew."
+            )
         manifest = describe(folder, self._index_path, (self._models, self.settings), embedded)
         wanted = self.settings.dense.kind
         if wanted not in ("auto", embedded.record.kind):

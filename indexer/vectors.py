@@ -2,11 +2,14 @@
 
 A key is a 128-bit BLAKE2b hash of the text that the dual encoder sees. Vectors are known from the snapshot before, and
 from a build that was killed: that one's file grows as passages are embedded, vectors first, so that whatever a kill
-leaves is a whole number of pairs and a remainder that is cut off.
+leaves is a whole number of pairs and a remainder that is cut off. No manifest vouches for them, so each pair has a
+checksum: a machine that lost its power may leave zeros where vectors were.
 """
 
 import hashlib
 import os
+import shutil
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,7 @@ from indexer.ann import Vectors
 KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("is_cut", "u1")])
 Keys: TypeAlias = NDArray[np.void]
 
+_ENTRY = np.dtype([("key", KEY), ("check", "<u4")])  # of a pending vector: its key, and a checksum of both
 _SYNCED_PASSAGES = 4096  # a loss of power costs at most so many
 
 
@@ -75,43 +79,48 @@ class PendingVectors:
     def __init__(self, folder: Path, *, encoder_fingerprint: str, dimension: int) -> None:
         """Open what a killed build of the same encoder left, or begin; files of other encoders are removed."""
         folder.mkdir(parents=True, exist_ok=True)
-        names = [f"{encoder_fingerprint}.{end}" for end in ("keys", "vectors")]
+        names = [f"{encoder_fingerprint}.{end}" for end in ("entries", "vectors")]
         for path in folder.iterdir():
             if path.name not in names:
                 path.unlink()
         self._folder = folder
         self._paths = [folder / name for name in names]
-        self._row_bytes = [KEY.itemsize, 4 * dimension]
+        self.n_damaged = 0
         self._dimension = dimension
         self._since_sync = 0
         self._files = [path.open("ab") for path in self._paths]
-        n_whole = min(file.tell() // n_bytes for file, n_bytes in zip(self._files, self._row_bytes, strict=True))
-        for file, n_bytes in zip(self._files, self._row_bytes, strict=True):
+        row_bytes = [_ENTRY.itemsize, 4 * dimension]
+        n_whole = min(file.tell() // n_bytes for file, n_bytes in zip(self._files, row_bytes, strict=True))
+        for file, n_bytes in zip(self._files, row_bytes, strict=True):
             file.truncate(n_whole * n_bytes)
 
     def source(self) -> VectorSource:
-        """Return what is there now, in memory."""
-        keys = np.fromfile(self._paths[0], KEY)
+        """Return what is there now, in memory, without the n_damaged pairs that are not as they were written."""
+        entries = np.fromfile(self._paths[0], _ENTRY)
         vectors = np.fromfile(self._paths[1], "<f4").reshape(-1, self._dimension)
-        return VectorSource(keys, vectors)
+        keys = np.ascontiguousarray(entries["key"])
+        is_whole = entries["check"] == _checks(keys, vectors)
+        self.n_damaged = int(np.count_nonzero(~is_whole))
+        return VectorSource(keys[is_whole], vectors[is_whole]) if self.n_damaged else VectorSource(keys, vectors)
 
     def append(self, keys: Keys, vectors: Vectors) -> None:
         """Add the vectors (n, dimension) of keys (n,)."""
-        keys_file, vectors_file = self._files
-        vectors_file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
+        entries_file, vectors_file = self._files
+        rows = np.ascontiguousarray(vectors, "<f4")
+        entries = np.zeros(keys.size, _ENTRY)
+        entries["key"], entries["check"] = keys, _checks(keys, rows)
+        vectors_file.write(rows.tobytes())
         vectors_file.flush()
         self._since_sync += keys.size
         if self._since_sync >= _SYNCED_PASSAGES:
             os.fsync(vectors_file.fileno())
             self._since_sync = 0
-        keys_file.write(keys.tobytes())
-        keys_file.flush()
+        entries_file.write(entries.tobytes())
+        entries_file.flush()
 
     def remove(self) -> None:
-        """Remove the files: the vectors are part of a published snapshot now."""
-        for path in self._paths:
-            path.unlink(missing_ok=True)
-        self._folder.rmdir()
+        """Remove the files, where that can be: the vectors are part of a published snapshot now."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> "PendingVectors":
         """Return self."""
@@ -123,3 +132,9 @@ class PendingVectors:
         """Close the files, and leave them for the next build."""
         for file in self._files:
             file.close()
+
+
+def _checks(keys: Keys, vectors: Vectors) -> NDArray[np.uint32]:
+    """Return the CRC-32 (n,) of each key (n,) and its vector (n, dimension); that of zeros is not zero."""
+    checks = (zlib.crc32(vector, zlib.crc32(key)) for key, vector in zip(keys, vectors, strict=True))
+    return np.fromiter(checks, np.uint32, keys.size)

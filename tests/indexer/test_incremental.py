@@ -213,7 +213,8 @@ def test_other_models_are_told(tmp_path: Path, models: IndexModels) -> None:
     others = IndexModels(encoder, models.passage_tokenizer, "1" * 64, encoder_name="other")
     report = build([], tmp_path / "docs", others, Change())
     assert report.notices == [
-        "The dual encoder is other (ffffffffffff) now, dual encoder (eeeeeeeeeeee) before: all passages are embedded anew.",
+        "The dual encoder is other (ffffffffffff) now, dual encoder (eeeeeeeeeeee) before: all passages are embedded "
+        "anew.",
         "The cross-encoder's tokenizer is another one than before: all passages are tokenized anew.",
     ]
     assert report.n_embedded_passages == report.n_passages
@@ -340,6 +341,23 @@ def test_a_refused_snapshot_is_not_published_and_its_vectors_stay(tmp_path: Path
     assert build([document(2)], tmp_path / "docs", models).n_embedded_passages == 0
 
 
+def test_vectors_that_the_disk_lost_are_made_anew_and_told(tmp_path: Path, models: IndexModels) -> None:
+    documents = [document(i) for i in range(6)]
+
+    def refuse(folder: Path) -> dict[str, float]:
+        raise BuildError("not good enough")
+
+    with pytest.raises(BuildError):
+        build_snapshot(documents, index_path=tmp_path / "docs", models=models, run=BuildRun(accept=refuse))
+    [vectors] = (tmp_path / "docs" / "pending").glob("*.vectors")
+    content = vectors.read_bytes()
+    vectors.write_bytes(bytes(3 * 4 * 32) + content[3 * 4 * 32 :])
+    report = build(documents, tmp_path / "docs", models)
+    assert report.n_embedded_passages == 3
+    assert report.notices == ["Of the vectors that a killed build left, 3 are damaged and made anew."]
+    assert contents(report.path) == contents(build(documents, tmp_path / "full", models).path)
+
+
 N_KILLS = 50
 N_KILLED_DOCUMENTS = 60
 
@@ -348,7 +366,7 @@ class SlowEncoder(CountingEncoder):
     """Gives a kill time to come between batches."""
 
     def encode_passages(self, passages: Any) -> Any:
-        time.sleep(0.01)
+        time.sleep(0.03)
         return super().encode_passages(passages)
 
 
@@ -359,22 +377,34 @@ def build_slowly(tokenizer_path: Path, index_path: Path) -> None:
     build([document(i) for i in range(N_KILLED_DOCUMENTS)], index_path, models)
 
 
+def pending_bytes(index_path: Path) -> int:
+    return sum(path.stat().st_size for path in index_path.glob("pending/*.entries"))
+
+
 def test_a_build_killed_fifty_times_ends_with_the_same_bytes(tmp_path: Path, word_tokenizer_path: Path) -> None:
-    """Killed at random moments from its beginning on, each run goes a little further than the ones before."""
+    """Half of the runs are killed at a random moment before they have new vectors, half soon after the first of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     generator = random.Random(0)
+    shortest = 60.0  # seconds to new vectors
     for number in range(N_KILLS):
+        n_bytes, started = pending_bytes(tmp_path / "docs"), time.monotonic()
         process = context.Process(target=build_slowly, args=(word_tokenizer_path, tmp_path / "docs"))
         process.start()
-        time.sleep(generator.uniform(0, 0.01 * number))
+        if number % 2:
+            time.sleep(generator.uniform(0, shortest))
+        else:
+            while process.is_alive() and pending_bytes(tmp_path / "docs") <= n_bytes:
+                time.sleep(0.001)
+            shortest = min(shortest, time.monotonic() - started)
         process.kill()
         process.join()
-    assert process.exitcode == -signal.SIGKILL
+        assert process.exitcode == -signal.SIGKILL
     models = models_of(Tokenizer(word_tokenizer_path))
     documents = [document(i) for i in range(N_KILLED_DOCUMENTS)]
     report = build(documents, tmp_path / "docs", models)
     assert report.n_embedded_passages < report.n_passages
+    assert report.notices == []
     assert contents(report.path) == contents(build(documents, tmp_path / "full", models).path)
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["current", "history", "lock", "snapshots"]
     assert np.load(report.path / "passage_keys.npy").size == report.n_passages

@@ -53,14 +53,14 @@ def test_what_was_appended_is_there_after_a_kill_and_goes_when_it_is_published(t
     assert not (tmp_path / "pending").exists()
 
 
-@pytest.mark.parametrize(("end", "n_bytes"), [("keys", 5), ("vectors", 5), ("keys", 20), ("vectors", 12)])
+@pytest.mark.parametrize(("end", "n_bytes"), [("entries", 5), ("vectors", 5), ("entries", 24), ("vectors", 12)])
 def test_a_torn_end_is_cut_off(tmp_path: Path, end: str, n_bytes: int) -> None:
     with pending(tmp_path) as one:
         one.append(passage_keys(["a", "b"]), vectors_of(["a", "b"]))
     path = tmp_path / "pending" / f"abc.{end}"
     path.write_bytes(path.read_bytes()[:-n_bytes])
     with pending(tmp_path) as again:
-        left = ["a"] if n_bytes <= 17 else []
+        left = ["a"] if n_bytes <= 21 else []
         assert np.array_equal(again.source().keys, passage_keys(left))
         again.append(passage_keys(["c"]), vectors_of(["c"]))
         assert np.array_equal(again.source().vectors, vectors_of([*left, "c"]))
@@ -71,4 +71,49 @@ def test_another_encoder_begins_anew(tmp_path: Path) -> None:
         one.append(passage_keys(["a"]), vectors_of(["a"]))
     with pending(tmp_path, "other") as other:
         assert other.source().keys.size == 0
-    assert not (tmp_path / "pending" / "abc.keys").exists()
+    assert not (tmp_path / "pending" / "abc.entries").exists()
+
+
+@pytest.mark.parametrize(
+    "damage", ["a bit of a vector", "a bit of a key", "zeros", "zeros in both", "two rows swapped"]
+)
+def test_what_the_disk_changed_is_left_out_and_counted(tmp_path: Path, damage: str) -> None:
+    texts = ["a", "b", "c", "d"]
+    with pending(tmp_path) as one:
+        one.append(passage_keys(texts), vectors_of(texts))
+    entries, vectors = (tmp_path / "pending" / f"abc.{end}" for end in ("entries", "vectors"))
+    changed, rows = bytearray(entries.read_bytes()), bytearray(vectors.read_bytes())
+    if damage == "a bit of a vector":
+        rows[4 * D] ^= 1
+    elif damage == "a bit of a key":
+        changed[21] ^= 1
+    elif damage.startswith("zeros"):
+        rows[4 * D : 8 * D] = bytes(4 * D)
+        changed[21:42] = bytes(21) if damage == "zeros in both" else changed[21:42]
+    else:
+        rows[4 * D : 12 * D] = rows[8 * D : 12 * D] + rows[4 * D : 8 * D]
+    entries.write_bytes(changed)
+    vectors.write_bytes(rows)
+    good = ["a", "d"] if damage == "two rows swapped" else ["a", "c", "d"]
+    with pending(tmp_path) as again:
+        source = again.source()
+        assert np.array_equal(source.keys, passage_keys(good))
+        assert np.array_equal(source.vectors, vectors_of(good))
+        assert again.n_damaged == len(texts) - len(good)
+
+
+def test_what_a_tercet_without_checks_left_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "pending").mkdir()
+    (tmp_path / "pending" / "abc.keys").write_bytes(passage_keys(["a"]).tobytes())
+    (tmp_path / "pending" / "abc.vectors").write_bytes(vectors_of(["a"]).tobytes())
+    with pending(tmp_path) as again:
+        assert again.source().keys.size == 0
+        again.append(passage_keys(["b"]), vectors_of(["b"]))
+        assert np.array_equal(again.source().vectors, vectors_of(["b"]))
+
+
+def test_a_folder_that_cannot_be_removed_is_no_fault_of_a_published_snapshot(tmp_path: Path) -> None:
+    with pending(tmp_path) as one:
+        one.append(passage_keys(["a"]), vectors_of(["a"]))
+        (tmp_path / "pending" / ".nfs0001").touch()
+        one.remove()
