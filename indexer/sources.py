@@ -6,19 +6,19 @@ a file whose encoding was guessed is followed by an `Assumed`. docs/sources.md s
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from indexer.documents import Assumed, Document, Skipped, SourceRecord
 from indexer.encodings import decode
 from indexer.errors import NoDocumentError, SourceError
+from indexer.extractor import EXTRACTED, HTML, Extractor
 from indexer.files import files_below, shown_path
-from indexer.html import declared_charset, read_html
+from indexer.html import declared_charset
 from indexer.markup import Extracted, read_markdown, read_restructured_text
-from indexer.office import read_sheets, read_slides, read_word
 from indexer.paged import PagedFile, Room, page_documents
 from indexer.parquet import read_parquet
-from indexer.pdf import read_pdf
 from indexer.python_documentation import python_documentation
 from indexer.records import read_json_lines
 from indexer.sections import first_heading
@@ -42,19 +42,12 @@ _RECORD_READERS: Mapping[str, Callable[[Path], Iterator[SourceRecord]]] = {
 _TEXT_READERS: Mapping[str, Callable[[str], Extracted]] = {
     **dict.fromkeys((".txt", ".text"), _read_text),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     ".rst": read_restructured_text,
 }
-_BINARY_READERS: Mapping[str, Callable[[bytes], Extracted | PagedFile]] = {
-    ".pdf": read_pdf,
-    ".docx": read_word,
-    ".pptx": read_slides,
-    ".xlsx": read_sheets,
-}
-SUFFIXES = tuple(sorted({*_RECORD_READERS, *_TEXT_READERS, *_BINARY_READERS}))
+SUFFIXES = tuple(sorted({*_RECORD_READERS, *_TEXT_READERS, *EXTRACTED}))
 
 
-def read_documents(source: str) -> Iterator[SourceRecord]:
+def read_documents(source: str, *, extractor: Extractor | None = None) -> Iterator[SourceRecord]:
     """Yield the documents of a source, in an order that depends on its content only.
 
     Args:
@@ -62,35 +55,42 @@ def read_documents(source: str) -> Iterator[SourceRecord]:
             a folder with a `corpus.jsonl` or `corpus.jsonl.gz` (BEIR), of which only that is read; any other folder,
             whose files are read at every depth, hidden ones and links to folders left out. The id of a file that is
             one document is its path from the folder, or its name.
+        extractor: reads HTML, PDF and Office files, and can be used for the next source; without it there is one for
+            this source.
 
     Raises:
         SourceError: nothing is there, nothing in it is of a kind that is read, or it cannot be read.
     """
+    with nullcontext(extractor) if extractor is not None else closing(Extractor()) as reading:
+        yield from _read_source(source, reading)
+
+
+def _read_source(source: str, extractor: Extractor) -> Iterator[SourceRecord]:
     path = Path(source)
     if source == PYTHON_DOCUMENTATION:
         yield from python_documentation()
     elif path.is_dir():
-        yield from _read_folder(path)
+        yield from _read_folder(path, extractor)
     elif not path.exists():
         raise SourceError(f"{source!r} is neither a file, nor a folder, nor {PYTHON_DOCUMENTATION!r}")
     elif not path.is_file() or _suffix(path) not in SUFFIXES:
         raise SourceError(f"{shown_path(path)} is of no kind that is read; known are {', '.join(SUFFIXES)}")
     else:
-        yield from _read_named(path)
+        yield from _read_named(path, extractor)
 
 
-def _read_named(path: Path) -> Iterator[SourceRecord]:
+def _read_named(path: Path, extractor: Extractor) -> Iterator[SourceRecord]:
     """Yield what a file that the user named gives; that it cannot be read to its end is an error."""
-    for record in _read_file(path, path.name):
+    for record in _read_file(path, path.name, extractor):
         if isinstance(record, Skipped) and record.kind == "unreadable" and record.line is None:
             raise SourceError(str(record))
         yield record
 
 
-def _read_folder(folder: Path) -> Iterator[SourceRecord]:
+def _read_folder(folder: Path, extractor: Extractor) -> Iterator[SourceRecord]:
     for name in ("corpus.jsonl", "corpus.jsonl.gz"):
         if (folder / name).is_file():
-            yield from _read_named(folder / name)
+            yield from _read_named(folder / name, extractor)
             return
     n_read = 0
     for entry in files_below(folder):
@@ -98,7 +98,7 @@ def _read_folder(folder: Path) -> Iterator[SourceRecord]:
             yield entry
         elif _suffix(entry.path) in SUFFIXES:
             n_read += 1
-            yield from _read_file(entry.path, entry.name)
+            yield from _read_file(entry.path, entry.name, extractor)
         else:
             yield Skipped(shown_path(entry.path), None, "other-kind", "is of no kind that is read")
     if not n_read:
@@ -111,13 +111,13 @@ def _suffix(path: Path) -> str:
     return os.path.splitext(root)[1] + suffix if suffix == ".gz" else suffix
 
 
-def _read_file(path: Path, name: str) -> Iterator[SourceRecord]:
+def _read_file(path: Path, name: str, extractor: Extractor) -> Iterator[SourceRecord]:
     """Yield what a file gives, and at least one record, whatever happens to it meanwhile."""
     shown, n_records = shown_path(path), 0
     try:
         if not _is_utf8(name):
             raise NoDocumentError("unreadable", "its name is not UTF-8")
-        for record in _records(path, name):
+        for record in _records(path, name, extractor):
             n_records += 1
             yield _storable(record, shown) if isinstance(record, Document) else replace(record, file=shown)
         if not n_records:
@@ -147,7 +147,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _records(path: Path, name: str) -> Iterator[SourceRecord]:
+def _records(path: Path, name: str, extractor: Extractor) -> Iterator[SourceRecord]:
     suffix = _suffix(path)
     if suffix in _RECORD_READERS:
         yield from _RECORD_READERS[suffix](path)
@@ -155,12 +155,15 @@ def _records(path: Path, name: str) -> Iterator[SourceRecord]:
     content = _content(path)
     if not content:
         return
-    if suffix in _BINARY_READERS:
-        found, encoding = _BINARY_READERS[suffix](content), None
+    encoding = None
+    if suffix in _TEXT_READERS:
+        text, encoding = decode(content)
+        found: Extracted | PagedFile = _TEXT_READERS[suffix](text)
+    elif suffix in HTML:
+        text, encoding = decode(content, declared=declared_charset(content))
+        found = extractor.extract(suffix, text.encode())
     else:
-        declared = declared_charset(content) if _TEXT_READERS[suffix] is read_html else None
-        text, encoding = decode(content, declared=declared)
-        found = _TEXT_READERS[suffix](text)
+        found = extractor.extract(suffix, content)
     title = found.title if found.title.strip() else path.stem
     if isinstance(found, PagedFile):
         yield from page_documents(found, file=shown_path(path), document_id=name, title=title)

@@ -50,6 +50,16 @@ class Settings(BaseSettings):
     keep_snapshots: int = Field(
         default=2, ge=1, description="Snapshots of an index that stay when a new one is published, which counts."
     )
+    file_cpu_seconds: int = Field(
+        default=120,
+        ge=1,
+        description="Processor time that one HTML, PDF or Office file may take to read; a page of a PDF takes .012.",
+    )
+    file_memory_bytes: int = Field(
+        default=2_000_000_000,
+        ge=500_000_000,
+        description="Memory that reading one of them may take, as address space, of which the libraries take 200 MB.",
+    )
     host: str = Field(
         default="127.0.0.1",
         description="Address to listen on; beyond loopback only with an API key, or `TERCET_AUTH=off`.",

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexer.build import BuildReport, build_snapshot
 from indexer.documents import Assumed, Document, Skipped
 from indexer.errors import SnapshotError, SourceError
+from indexer.extractor import Extractor, FileLimits
 from indexer.files import shown_path
 from indexer.publish import current_snapshot
 from indexer.recipe import BuildRun, BuildSettings, Change, IndexModels
@@ -92,12 +94,14 @@ def build_index(
         ModelError: the configured encoder or cross-encoder cannot be used.
     """
     reader = _Reader(SkippedRecords() if skipped is None else skipped, fails_on_error=run.fails_on_error)
+    limits = FileLimits(settings.file_cpu_seconds, settings.file_memory_bytes)
     how = BuildRun(
         change=Change() if run.updates else None,
         repeated=reader.skip_repeated,
         accept=gate_keeper(run.gate, settings) if run.gate is not None else None,
     )
-    return _build(reader.documents(sources), settings, how)
+    with closing(Extractor(limits)) as extractor:
+        return _build(reader.documents(sources, extractor), settings, how)
 
 
 def _build(documents: Iterable[Document], settings: Settings, run: BuildRun) -> BuildReport:
@@ -141,10 +145,10 @@ class _Reader:
         self._skipped, self._fails_on_error = skipped, fails_on_error
         self._source = ""
 
-    def documents(self, sources: Sequence[str]) -> Iterator[Document]:
+    def documents(self, sources: Sequence[str], extractor: Extractor) -> Iterator[Document]:
         n_documents = 0
         for self._source in sources:
-            for record in read_documents(self._source):
+            for record in read_documents(self._source, extractor=extractor):
                 if isinstance(record, Document):
                     n_documents += 1
                     yield record
@@ -153,6 +157,7 @@ class _Reader:
         self._skipped.finish()
         if self._skipped.count and not n_documents:
             raise SourceError(f"no document was read, {self._skipped.count:,} skipped: {self._skipped.first[0]}")
+        extractor.close()  # what follows takes longer
 
     def skip_repeated(self, document_id: str) -> None:
         """Take the last document back: its id came before, maybe in another file."""

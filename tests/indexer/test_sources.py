@@ -128,24 +128,20 @@ def test_each_page_is_a_document_that_names_its_page(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [
-        ("a.pdf", "pypdf", "files"),
-        ("b.pptx", "pptx", "files"),
-        ("c.xlsx", "openpyxl", "files"),
-        ("d.docx", "docx", "files"),
-        ("e.parquet", "pyarrow.parquet", "parquet"),
-    ],
-)
-def test_a_file_whose_extra_is_missing_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str
-) -> None:
-    contents = {"a.pdf": pdf(["x"]), "b.pptx": slides(), "c.xlsx": sheets(), "d.docx": word()}
-    (tmp_path / name).write_bytes(contents.get(name, b"PAR1"))
-    monkeypatch.setitem(sys.modules, module, None)  # so that importing it fails
+def test_a_file_whose_extra_is_missing_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = {"a.pdf": pdf(["x"]), "b.pptx": slides(), "c.xlsx": sheets(), "d.docx": word(), "e.parquet": b"PAR1"}
+    (tmp_path / ".libraries").mkdir()
+    for name, module in zip(contents, ("pypdf", "pptx", "openpyxl", "docx", "pyarrow"), strict=True):
+        (tmp_path / name).write_bytes(contents[name])
+        (tmp_path / ".libraries" / f"{module}.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([f"{tmp_path}/.libraries", *sys.path]))
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)  # Parquet is read in this process
     assert _skipped(tmp_path) == [
-        (name, None, "missing-extra", f"needs the extra `{extra}`: install tercet[{extra}]"),
+        *(
+            (name, None, "missing-extra", "needs the extra `files`: install tercet[files]")
+            for name in list(contents)[:4]
+        ),
+        ("e.parquet", None, "missing-extra", "needs the extra `parquet`: install tercet[parquet]"),
     ]
 
 

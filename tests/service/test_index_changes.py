@@ -36,7 +36,7 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
 def test_an_index_keeps_its_language_until_it_is_told_another(tercet: Tercet, tmp_path: Path) -> None:
     def index(name: str, *options: str, **settings: str) -> Finished:
         documents = write(tmp_path / f"{name}.jsonl", {"id": name, "text": f"{name} over the harbour"})
-        return tercet("index", documents, "--index", "german", "--json", *options, **settings)
+        return tercet("index", documents, "--index", "german", "--json", *options, before=None, **settings)
 
     def language() -> str:
         return str(tercet("inspect", "--index", "german", "--json").result["bm25"]["analyzer"])

@@ -1,6 +1,8 @@
 """`tercet index` over folders of mixed files, in processes of its own: policy, report, exit codes."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,13 @@ def test_a_report_that_cannot_be_written_leaves_the_index_as_it_was(tercet: Terc
     done = tercet("index", folder, "--report", "/dev/full")
     assert (done.code, done.sentence) == (1, "The report /dev/full cannot be written: No space left on device.")
     assert tercet("inspect").code == 1
+
+
+def test_a_file_that_takes_more_than_the_settings_allow_is_skipped(
+    tercet: Tercet, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pypdf.py").write_text("all = []\nwhile True: all.append(bytes(1 << 20))")
+    limited = Tercet({**tercet.environment, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
+    done = limited("index", folder, "--json", FILE_MEMORY_BYTES="500000000", FILE_CPU_SECONDS="60")
+    assert (done.code, done.result["n_documents"], done.result["skipped_by_kind"]["too-long"]) == (0, 2, 1)
+    assert f"Skipped {folder}/tide.pdf: takes over 500000000 bytes of memory to read" in done.stderr

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from indexer.extractor import FileLimits
 from service.settings import PREFIX, Settings, SettingsError, check_known, load_settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -57,6 +58,11 @@ def test_the_environment_sets_and_an_override_wins(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERCET_INDEX", "manuals")
     settings = load_settings(index="notes", host=None)
     assert (settings.port, settings.index, settings.host) == (9001, "notes", "127.0.0.1")
+
+
+def test_files_have_the_same_limits_where_no_setting_comes_in() -> None:
+    settings = Settings()
+    assert FileLimits(settings.file_cpu_seconds, settings.file_memory_bytes) == FileLimits()
 
 
 def test_an_empty_folder_for_jobs_is_none_and_not_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
