@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from indexer.errors import BuildError
+from indexer.errors import BuildError, SnapshotError
+from indexer.manifest import read_manifest
 from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
+from models.folder import open_model_folder
+from service.commands.faults import CommandError
 from service.commands.output import counted, say
 from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
@@ -22,11 +25,15 @@ def gate_keeper(gate: Gate, settings: Settings) -> Callable[[Path], Mapping[str,
     """Return what tries a complete snapshot's folder against the current one, and gives its figures.
 
     It raises BuildError if a figure fell by more than the gate allows, after the queries that lost were told.
+
+    Raises:
+        CommandError: the current snapshot cannot be tried; found out here, before a long build.
     """
     patient = settings.model_copy(update={"request_timeout_seconds": _QUERY_SECONDS})
+    index_path = patient.data_path / patient.index
+    _require_usable(current_snapshot(index_path), patient)
 
     def accept(folder: Path) -> Mapping[str, float]:
-        index_path = patient.data_path / patient.index
         models = load_models(patient)
         after = _tried("Trying the new snapshot", folder, models, gate, patient)
         current = current_snapshot(index_path)
@@ -38,6 +45,20 @@ def gate_keeper(gate: Gate, settings: Settings) -> Callable[[Path], Mapping[str,
         return {**outcome.after, "n_queries": float(len(gate.queries))}
 
     return accept
+
+
+def _require_usable(current: Path | None, settings: Settings) -> None:
+    if current is None:
+        return
+    try:
+        fingerprint = open_model_folder(settings.dual_encoder, "dual-encoder").fingerprint
+        dimension = read_manifest(current).encoder.dimension
+        Snapshot.open_folder(current, settings.index, encoder_fingerprint=fingerprint, dimension=dimension).close()
+    except SnapshotError as error:
+        raise CommandError(
+            f"the gate cannot compare with the current snapshot: {error}. Index without --gate to replace it, or go"
+            " back first with `tercet snapshots rollback`"
+        ) from error
 
 
 def _tried(phase: str, folder: Path, models: Models, gate: Gate, settings: Settings) -> list[QueryResult]:

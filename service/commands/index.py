@@ -19,7 +19,7 @@ from models.folder import TOKENIZER_FILE, open_model_folder
 from models.tokenization import Tokenizer
 from service.commands.build_progress import build_progress
 from service.commands.gate import gate_keeper
-from service.commands.output import counted, duration, print_json, say, size
+from service.commands.output import counted, duration, print_done, say, size
 from service.commands.skipped import SkippedRecords, skipped_records
 from service.engine import model_threads
 from service.gate import Gate
@@ -176,8 +176,8 @@ def _tell_what_was_built(
     """Print the report: for people on stderr, as JSON on stdout; started is of the monotonic clock."""
     seconds = time.monotonic() - started
     if as_json:
-        facts: dict[str, object] = {"index": settings.index, "path": str(settings.data_path / settings.index)}
-        print_json(facts | _facts(report) | dict(more) | {"seconds": round(seconds, 3)})
+        facts: dict[str, object] = {"index": settings.index, "path": shown_path(settings.data_path, settings.index)}
+        print_done(facts | _facts(report) | dict(more) | {"seconds": round(seconds, 3)})
         return
     content = f"{counted(report.n_documents, 'document')} in {counted(report.n_passages, 'passage')}"
     if report.is_unchanged:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from indexer.ann import DenseRecord
 from indexer.errors import SnapshotError
+from indexer.files import shown_path
 from indexer.manifest import Manifest, read_manifest
 from indexer.metadata import FieldRecord
 from indexer.publish import current_snapshot
@@ -27,7 +28,11 @@ def inspect_index(settings: Settings, *, as_json: bool) -> None:
     snapshot, manifest = _open(settings)
     snapshot.close()
     fields = [_field_facts(field) for field in snapshot.metadata.fields.values()]
-    facts = {"index": settings.index, "path": str(settings.data_path / settings.index), "n_bytes": manifest.n_bytes}
+    facts = {
+        "index": settings.index,
+        "path": shown_path(settings.data_path, settings.index),
+        "n_bytes": manifest.n_bytes,
+    }
     if as_json:
         print_json(facts | manifest.model_dump(mode="json") | {"fields": fields})
         return
@@ -152,7 +157,7 @@ def _open(settings: Settings) -> tuple[Snapshot, Manifest]:
 
 def _model_facts(folder: ModelFolder) -> dict[str, object]:
     n_bytes = sum((folder.path / name).stat().st_size for name in folder.settings.files)
-    return {"path": str(folder.path), "fingerprint": folder.fingerprint, "n_bytes": n_bytes}
+    return {"path": shown_path(folder.path), "fingerprint": folder.fingerprint, "n_bytes": n_bytes}
 
 
 def _told(text: str) -> str:

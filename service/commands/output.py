@@ -39,6 +39,14 @@ def print_json(value: Mapping[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
+def print_done(value: Mapping[str, object]) -> None:
+    """Print what was done as `print_json`; where it cannot be printed only that is said: done it is."""
+    try:
+        print_json(value)
+    except OSError as error:
+        say(f"Warning: this was done, but what was done cannot be printed: {error.strerror}.")
+
+
 def console() -> Console:
     """Return the console that shows results to people; off a terminal it has no colours and breaks no line."""
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _UNBROKEN)

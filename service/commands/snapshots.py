@@ -19,7 +19,7 @@ from indexer.snapshots import (
     verify_snapshot,
 )
 from models.folder import open_model_folder
-from service.commands.output import console, counted, print_json, printable, say, size
+from service.commands.output import console, counted, print_done, print_json, printable, say, size
 from service.settings import Settings
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -76,7 +76,7 @@ def remove_all_but(settings: Settings, keep: int, *, as_json: bool) -> None:
     """Remove old snapshots; raises SnapshotError, BuildError."""
     removed = remove_snapshots(_index_path(settings), keep=keep)
     if as_json:
-        print_json({"index": settings.index, "removed": removed})
+        print_done({"index": settings.index, "removed": removed})
     else:
         say(f"Removed {counted(len(removed), 'snapshot')} of index {settings.index!r}{_listed(removed)}.")
 
@@ -118,7 +118,7 @@ def _tell(
             "n_passages": manifest.n_passages,
             "n_bytes": manifest.n_bytes,
         }
-        print_json(facts | dict(more))
+        print_done(facts | dict(more))
     else:
         say(f"Snapshot {manifest.snapshot_id} of index {settings.index!r} {what}.")
 

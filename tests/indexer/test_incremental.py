@@ -382,7 +382,7 @@ def pending_bytes(index_path: Path) -> int:
 
 
 def test_a_build_killed_fifty_times_ends_with_the_same_bytes(tmp_path: Path, word_tokenizer_path: Path) -> None:
-    """Half of the runs are killed at a random moment before they have new vectors, half soon after the first one."""
+    """Half of the runs are killed at a random moment before they make vectors, half soon after the first of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     generator = random.Random(0)

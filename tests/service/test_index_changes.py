@@ -1,6 +1,7 @@
 """`tercet index --update`, `tercet delete` and `--gate` as an operator runs them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,9 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
 
 
 def test_an_index_keeps_its_language_until_it_is_told_another(tercet: Tercet, tmp_path: Path) -> None:
-    def index(name: str, *options: str, **settings: str) -> Finished:
+    def index(name: str, *options: str, tercet: Tercet = tercet) -> Finished:
         documents = write(tmp_path / f"{name}.jsonl", {"id": name, "text": f"{name} over the harbour"})
-        return tercet("index", documents, "--index", "german", "--json", *options, before=None, **settings)
+        return tercet("index", documents, "--index", "german", "--json", *options)
 
     def language() -> str:
         return str(tercet("inspect", "--index", "german", "--json").result["bm25"]["analyzer"])
@@ -53,7 +54,7 @@ def test_an_index_keeps_its_language_until_it_is_told_another(tercet: Tercet, tm
     assert "+german/" in language()
     wish = tercet("inspect", "--index", "german", "--json").result["dense_wish"]
     assert wish == {"kind": "hnsw", "recall": 0.8, "memory_bytes": None}
-    told = index("map", "--update", LANGUAGE="french")
+    told = index("map", "--update", tercet=Tercet({**tercet.environment, "TERCET_LANGUAGE": "french"}))
     assert "The language is french now, german before: all passages are analyzed anew." in told.stderr.splitlines()
     assert (told.result["language"], told.result["n_unchanged_documents"]) == ("french", 0)
     anew = index("lamp")
@@ -91,6 +92,38 @@ def test_a_snapshot_that_loses_what_the_gate_asks_for_is_not_published(tercet: T
     listed = tercet("snapshots", "ls", "--index", "gated", "--json").result["snapshots"]
     assert [each["n_documents"] for each in listed] == [2]
     assert tercet("inspect", "--index", "gated", "--json").result["evaluation"]["n_queries"] == 1
+
+
+def test_a_gate_without_a_current_snapshot_to_try_says_so_before_it_builds(tercet: Tercet, tmp_path: Path) -> None:
+    documents, gate = write(tmp_path / "one.jsonl", {"id": "a", "text": "fog"}), tmp_path / "gate.jsonl"
+    write(gate, {"query": "fog"})
+    built = tercet("index", documents, "--index", "damaged", "--json").result
+    tokens = Path(built["path"]) / "current" / "tokens.bin"
+    tokens.write_bytes(tokens.read_bytes()[:-1] + b"x")
+    refused = tercet("index", documents, "--index", "damaged", "--gate", gate)
+    assert refused.code == 1
+    assert refused.sentence.startswith("The gate cannot compare with the current snapshot: ")
+    assert "tokens.bin was altered" in refused.sentence
+    assert "Index without --gate to replace it, or go back first with `tercet snapshots rollback`." in refused.sentence
+    assert "Embedding" not in refused.stderr
+    assert tercet("index", documents, "--index", "damaged").code == 0
+    assert tercet("index", documents, "--index", "damaged", "--gate", gate).code == 0
+
+
+def test_what_was_published_ends_with_0_though_it_cannot_be_told(tercet: Tercet, tmp_path: Path) -> None:
+    def fill(*descriptors: int) -> None:
+        for descriptor in descriptors:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
+
+    documents = write(tmp_path / "one.jsonl", {"id": "a", "text": "fog"})
+    done = tercet("index", documents, "--index", "untold", "--json", before=lambda: fill(1))
+    warning = "Warning: this was done, but what was done cannot be printed: No space left on device."
+    assert (done.code, done.stdout, done.stderr.splitlines()[-1]) == (0, "", warning)
+    write(documents, {"id": "b", "text": "ferry"})
+    assert tercet("index", documents, "--index", "untold", before=lambda: fill(1, 2)).code == 0
+    back = tercet("snapshots", "rollback", "--index", "untold", "--json", before=lambda: fill(1))
+    assert (back.code, back.stderr) == (0, f"{warning}\n")
+    assert tercet("inspect", "--document", "a", "--index", "untold").code == 0
 
 
 @pytest.mark.parametrize(
