@@ -14,6 +14,7 @@ from indexer.ranking import Hits, Mask, Rows
 from indexer.snapshot import Snapshot
 from indexer.store import StoredPassage
 from models.calibration import Calibration, RelevanceParts, sigmoid
+from service.metrics import Metrics
 from service.queries import Mode, SearchQuery
 
 ScoreKind: TypeAlias = Literal["relevance", "rrf", "bm25", "dense"]
@@ -23,12 +24,16 @@ RRF_K = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reranked:
-    """What the cross-encoder made of the best rows: arrays (n,), by relevance logit descending, then row."""
+    """What the cross-encoder made of the best rows: arrays (n,), by relevance logit descending, then row.
+
+    not_finite are the rows that it was given and has no finite score for.
+    """
 
     rows: Rows
     rerank_logits: NDArray[np.float64]
     relevance_logits: NDArray[np.float64]
     cut_tokens: NDArray[np.int64]
+    not_finite: Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +131,23 @@ class Result:
     score_kind: ScoreKind
     scores: Scores
     cut_tokens: int
+    unscored: Literal["no_finite_score"] | None
     highlights: list[tuple[int, int]]
     explanation: Explanation | None
     n_document_candidates: int | None
+
+
+def best_first(
+    relevance_logits: NDArray[np.float64], ties: Rows, metrics: Metrics
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of finite logits, greatest first and of equals the lesser tie, and those of the others.
+
+    The others are counted; the model that gave them is not sound.
+    """
+    is_finite = np.isfinite(relevance_logits)
+    finite, others = np.flatnonzero(is_finite), np.flatnonzero(~is_finite)
+    metrics.not_finite_scores.inc(others.size)
+    return finite[np.lexsort((ties[finite], -relevance_logits[finite]))], others
 
 
 def rank(snapshot: Snapshot, candidates: Candidates, query: SearchQuery) -> Ranking:
@@ -173,6 +192,7 @@ def results(snapshot: Snapshot, candidates: Candidates, page: Ranking, query: Se
             score_kind=kind,
             scores=each,
             cut_tokens=cut_tokens.get(row, 0),
+            unscored="no_finite_score" if row in candidates.reranked.not_finite else None,
             highlights=snapshot.analyzer.matches(passage.text, terms) if terms else [],
             explanation=_explain(snapshot, candidates, row, each) if query.explain else None,
             n_document_candidates=None if counts is None else int(counts[i]),

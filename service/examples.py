@@ -44,6 +44,7 @@ _RESULT = {
     "metadata": {"year": 1874},
     "truncated": False,
     "cut_tokens": 0,
+    "unscored": None,
     "score": 0.97,
     "score_kind": "relevance",
     "scores": {"bm25": 7.1, "dense": 0.61, "rrf": 0.0328, "rerank_logit": 5.2, "relevance": 0.97},

@@ -65,22 +65,30 @@ class Metrics:
             ("stage",), buckets=_SECONDS, registry=registry,
         )  # fmt: skip
         self.answers = Counter("tercet_answers", "Answers given, by outcome.", ("outcome",), registry=registry)
-        self.truncated = Counter(
-            "tercet_truncated", "Queries and passages that did not fit a model.", ("what",), registry=registry
-        )
-        self.retokenized_passages = Counter(
-            "tercet_retokenized_passages",
-            "Passages tokenized on the request path, because the index holds tokens of another tokenizer.",
-            registry=registry,
-        )
-        self.batch_items = Histogram(
-            "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=registry
-        )
+        self._define_models()
         self._define_admission()
         self._define_state()
         self._define_jobs()
         self._define_keys()
         self._start_at_zero()
+
+    def _define_models(self) -> None:
+        self.truncated = Counter(
+            "tercet_truncated", "Queries and passages that did not fit a model.", ("what",), registry=self.registry
+        )
+        self.not_finite_scores = Counter(
+            "tercet_not_finite_scores",
+            "Candidates for which the cross-encoder gave no finite score.",
+            registry=self.registry,
+        )
+        self.retokenized_passages = Counter(
+            "tercet_retokenized_passages",
+            "Passages tokenized on the request path, because the index holds tokens of another tokenizer.",
+            registry=self.registry,
+        )
+        self.batch_items = Histogram(
+            "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=self.registry
+        )
 
     def _define_admission(self) -> None:
         self.requests_refused = Counter(

@@ -8,13 +8,13 @@ import numpy as np
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
 from models.tokenization import ModelInput
-from service.candidates import Reranked
+from service.candidates import Reranked, best_first
 from service.engine import Engine, QueryVector
 from service.stages import Deadline
 
 RERANK_SHARE = 0.8  # of the time from a request's start to its deadline; the rest is for what comes after
 
-NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows)
+NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows, NO_HITS.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +50,13 @@ async def rerank(
         rows, rrf_scores = rows[: logits.size], rrf_scores[: logits.size]
     dense_scores = snapshot.dense_scores(task.encoded.vector, rows).astype(np.float32)
     relevance = engine.models.cross_encoder.calibration.relevance_logits(logits, dense_scores, rrf_scores)
-    scored = np.flatnonzero(np.isfinite(relevance))
-    if scored.size < rows.size:
+    order, others = best_first(relevance, rows, engine.metrics)
+    if others.size:
         skipped.append("rerank:no_finite_score")
-    order = scored[np.lexsort((rows[scored], -relevance[scored]))]
     cut_tokens = np.array([item.passage_cut for item in inputs[: rows.size]], np.int64)
-    reranked = Reranked(rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order])
+    reranked = Reranked(
+        rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order], not_finite=rows[others]
+    )
     return reranked, inputs[0].query_cut
 
 

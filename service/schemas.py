@@ -16,8 +16,9 @@ SKIPPED = (
     "What was not done, as `stage:reason`: `retrieve:own_passages` (the caller sent them), `bm25:no_terms` (stop words "
     "and signs are all that the query has), `bm25:no_match` (no passage that the filter left holds a term of it), "
     "`rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the model gave no number for some "
-    "candidates, which keep their fused order), `stored_tokens:other_tokenizer` (passages were tokenized for this "
-    "request), `rerank:deadline` (it was cut short: candidates that were not reranked keep their fused order)."
+    "candidates, which are marked `unscored` and keep their fused order), `stored_tokens:other_tokenizer` (passages "
+    "were tokenized for this request), `rerank:deadline` (it was cut short: candidates that were not reranked keep "
+    "their fused order)."
 )
 
 

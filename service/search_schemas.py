@@ -1,6 +1,7 @@
 """The bodies of responses to searches, and the one place where they are built from results."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -74,6 +75,7 @@ class ResultBody(ResponseBody):
     metadata: dict[str, str | int | float | bool]
     truncated: bool = Field(description="Whether the cross-encoder could not read all of it.")
     cut_tokens: int
+    unscored: Literal["no_finite_score"] | None = Field(description="Why the cross-encoder gave it no score.")
     score: float
     score_kind: ScoreKind
     scores: ScoresBody
@@ -154,6 +156,7 @@ def _result(result: Result) -> ResultBody:
         metadata=dict(passage.metadata),
         truncated=result.cut_tokens > 0,
         cut_tokens=result.cut_tokens,
+        unscored=result.unscored,
         score=result.score,
         score_kind=result.score_kind,
         scores=ScoresBody.model_validate(result.scores),
