@@ -2,6 +2,7 @@
 
 The relevance logit is `logit_weight * rerank_logit + dense_weight * cosine + rrf_weight * rrf + bias`, with weights
 learned on labelled dev queries. It orders the reranked results, and its sigmoid is the probability that is shown.
+Passages that a caller sent have no cosine and no rrf: theirs is `logit_weight * rerank_logit + bias`, of a second fit.
 
 Sources: logistic regression on scores, Platt 1999; isotonic regression by pooling adjacent violators, Zadrozny and
 Elkan 2002, section 3.3; expected calibration error, Naeini et al. 2015, section 3, and Guo et al. 2017, equation 3,
@@ -72,6 +73,10 @@ class Calibration:
         return RelevanceParts(
             self.logit_weight * rerank_logit, self.dense_weight * dense_score, self.rrf_weight * rrf_score, self.bias
         )
+
+    def pair_logits(self, rerank_logits: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the (n,) relevance logits of passages that have no other score than their rerank logit."""
+        return self.logit_weight * rerank_logits.astype(np.float64) + self.bias
 
 
 def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:

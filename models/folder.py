@@ -43,6 +43,7 @@ class _Frozen(BaseModel):
 class RelevanceCalibration(_Frozen):
     """Weights of the relevance logit, see `models.calibration`; origin names the data they were learned on.
 
+    Beside the mix that orders what was retrieved, a model has the logit alone for pairs, whose other weights are 0.
     n_examples counts candidates; calibration_error is the expected calibration error on queries that were held out.
     """
 
@@ -102,6 +103,7 @@ class ModelSettings(_Frozen):
     token_types: bool = True
     outputs: tuple[str, ...]
     relevance: RelevanceCalibration | None = None
+    pair_relevance: RelevanceCalibration | None = None
     answer: AnswerCalibration | None = None
     parity: ExportParity | None = None
     origin: str

@@ -3,7 +3,8 @@
 The weights of cosine and fused score beside the rerank logit come from a grid, by how they rank; then a logistic
 regression on the mix gives its scale and bias (Platt 1999). Fitting all weights by regression ranks worse, because it
 explains differences between queries too. Candidates without a judgement count as not relevant, and each data set weighs
-the same, whatever its size. What is learned goes into the cross-encoder's model.json (`tercet calibrate reranker`).
+the same, whatever its size. The logit alone gets a regression of its own, for passages that were not retrieved. What
+is learned goes into the cross-encoder's model.json (`tercet calibrate reranker`).
 """
 
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)
 RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0, 400.0, 600.0, 900.0)
 
 Mix = tuple[float, float, float]  # weights of rerank logit, cosine, fused score
+LOGIT_ALONE: Mix = (1.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,17 +63,25 @@ class MixChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class RelevanceFit:
-    """What was learned, and how good it is: the curves on queries that were held out, the mix on all of them."""
+class CurveFit:
+    """A learned curve, and how good it and isotonic regression in its place are on queries that were held out."""
 
     calibration: RelevanceCalibration
-    choice: MixChoice
-    n_queries: int
-    n_candidates: int
-    n_relevant: int
     platt: CurveQuality
     isotonic: CurveQuality
     reliability: list[ReliabilityBin]
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceFit:
+    """What was learned: the chosen mix with its curve, and that of the logit alone, None where it tells nothing."""
+
+    choice: MixChoice
+    mix: CurveFit
+    pair: CurveFit | None
+    n_queries: int
+    n_candidates: int
+    n_relevant: int
 
 
 def choose_mix(collections: Sequence[ScoredCandidates]) -> MixChoice:
@@ -88,29 +98,60 @@ def choose_mix(collections: Sequence[ScoredCandidates]) -> MixChoice:
     error = float(sum(np.var(found) / len(found) for found in measured[leader]) ** 0.5 / len(collections))
     near = [mix for mix in mixes if means[mix] >= means[leader] - error]
     chosen = max(near, key=lambda mix: (mix[2], means[mix]))
-    return MixChoice(chosen, means[chosen], means[leader], means[(1.0, 0.0, 0.0)], error)
+    return MixChoice(chosen, means[chosen], means[leader], means[LOGIT_ALONE], error)
 
 
 def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> RelevanceFit:
-    """Return the chosen mix, scaled so that its sigmoid is a probability.
+    """Return the chosen mix and the logit alone, each scaled so that its sigmoid is a probability.
 
     Raises:
         DataError: there are fewer than two queries, only one kind of label, or the mix does not tell relevant
             candidates from others.
     """
     choice = choose_mix(_usable(collections, origin))
-    scores = np.concatenate([each.features @ np.array(choice.mix) for each in collections])
+    pooled = _pool(collections)
+    mix = _fit_curve(pooled, choice.mix, origin)
+    if mix is None:
+        raise DataError(f"on {origin}, candidates of a greater score are not relevant more often; nothing was learned")
+    return RelevanceFit(
+        choice,
+        mix,
+        pair=_fit_curve(pooled, LOGIT_ALONE, origin),
+        n_queries=int(pooled.owners.max()) + 1,
+        n_candidates=pooled.labels.size,
+        n_relevant=int(pooled.labels.sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pooled:
+    """The candidates of all collections; weights (n,) are 1 in the mean, owners (n,) number the queries from 0."""
+
+    features: Floats
+    labels: Labels
+    weights: Floats
+    owners: NDArray[np.int64]
+
+
+def _pool(collections: Sequence[ScoredCandidates]) -> _Pooled:
     labels = np.concatenate([each.labels for each in collections])
-    weights = np.concatenate([np.full(each.labels.size, 1 / each.labels.size) for each in collections])
-    weights *= labels.size / len(collections)
+    shares = np.concatenate([np.full(each.labels.size, 1 / each.labels.size) for each in collections])
+    features = np.concatenate([each.features for each in collections])
+    return _Pooled(features, labels, shares * labels.size / len(collections), _owners(collections))
+
+
+def _fit_curve(pooled: _Pooled, mix: Mix, origin: str) -> CurveFit | None:
+    """Return the curve of a mix, None if candidates of a greater score are not relevant more often."""
+    scores, labels, weights = pooled.features @ np.array(mix), pooled.labels, pooled.weights
     scale, bias = (float(value) for value in fit_logistic(scores[:, None], labels, weights=weights))
     if not scale > 0:
-        raise DataError(f"on {origin}, candidates of a greater score are not relevant more often; nothing was learned")
-    owners = _owners(collections)
-    by_platt, by_isotonic = (held_out(fit, scores, labels, groups=owners, weights=weights) for fit in (platt, isotonic))
+        return None
+    by_platt, by_isotonic = (
+        held_out(fit, scores, labels, groups=pooled.owners, weights=weights) for fit in (platt, isotonic)
+    )
     quality = CurveQuality.of(by_platt, labels, weights)
-    logit, dense, rrf = (scale * weight for weight in choice.mix)
-    return RelevanceFit(
+    logit, dense, rrf = (scale * weight for weight in mix)
+    return CurveFit(
         RelevanceCalibration(
             logit_weight=logit,
             dense_weight=dense,
@@ -120,10 +161,6 @@ def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> Re
             n_examples=labels.size,
             calibration_error=round(quality.calibration_error, 4),
         ),
-        choice,
-        n_queries=int(owners.max()) + 1,
-        n_candidates=labels.size,
-        n_relevant=int(labels.sum()),
         platt=quality,
         isotonic=CurveQuality.of(by_isotonic, labels, weights),
         reliability=reliability_bins(by_platt, labels, N_BINS, weights=weights),

@@ -15,7 +15,7 @@ from models.folder import ModelFolder, open_model_folder, write_settings
 from models.reader import Reader
 from models.training.calibrate import AnswerFit, fit_answer, read_all
 from models.training.data import LabelledQuestion, read_questions
-from service.calibrate import RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
+from service.calibrate import CurveFit, RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
 from service.commands.evaluate import indexed_dataset
 from service.commands.faults import CommandError
 from service.commands.output import console, counted, print_json, printable, say
@@ -74,7 +74,7 @@ def calibrate_reader(task: ReaderTask, settings: Settings, *, as_json: bool) -> 
 
 
 def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool) -> None:
-    """Tune the configured cross-encoder's relevance, and store it.
+    """Tune the configured cross-encoder's relevance, of the mix and of the logit alone, and store both.
 
     Raises:
         DataError: data is malformed, or does not support a calibration; the model stays as it is.
@@ -87,10 +87,15 @@ def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool)
     collections += [_collect_questions(each, settings, task.limit) for each in task.data]
     names = _names([*(Path(each.partition(":")[0]) for each in task.datasets), *task.data])
     fit = fit_relevance(collections, origin=f"dev queries of {names}, with {encoder.settings.name}")
-    stored = write_settings(folder.path, folder.settings.model_copy(update={"relevance": fit.calibration}))
+    learned = {
+        "relevance": fit.mix.calibration,
+        "pair_relevance": fit.pair.calibration if fit.pair is not None else None,
+    }
+    stored = write_settings(folder.path, folder.settings.model_copy(update=learned))
     _warn_of_few(fit.n_queries, "query")
     if as_json:
-        print_json(_head(stored) | asdict(fit) | {"calibration": fit.calibration.model_dump()})
+        curves = {"mix": _curve(fit.mix), "pair": _curve(fit.pair) if fit.pair is not None else None}
+        print_json(_head(stored) | asdict(fit) | curves)
     else:
         _print_relevance_fit(stored, fit)
 
@@ -173,11 +178,16 @@ def _print_answer_fit(folder: ModelFolder, fit: AnswerFit) -> None:
     )
 
 
+def _curve(fit: CurveFit) -> dict[str, object]:
+    return asdict(fit) | {"calibration": fit.calibration.model_dump()}
+
+
 def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
-    found, choice = fit.calibration, fit.choice
+    found, choice, pair = fit.mix.calibration, fit.choice, fit.pair
     mix = (
         f"{found.logit_weight:.4f} logit {found.dense_weight:+.4f} cosine {found.rrf_weight:+.4f} rrf {found.bias:+.4f}"
     )
+    alone = "tells nothing here, so its plain sigmoid stays" if pair is None else _alone(pair)
     _print_fit(
         folder,
         {
@@ -185,10 +195,17 @@ def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
             "probability": f"sigmoid({mix})",
             "nDCG@10": f"{choice.ndcg:.3f}; the grid's best {choice.best_ndcg:.3f}, standard error "
             f"{choice.standard_error:.3f}; the logit alone {choice.logit_ndcg:.3f}",
-            "held out": _compared(fit.platt, fit.isotonic),
+            "held out": _compared(fit.mix.platt, fit.mix.isotonic),
+            "logit alone": alone,
         },
-        fit.reliability,
+        fit.mix.reliability,
     )
+
+
+def _alone(pair: CurveFit) -> str:
+    found = pair.calibration
+    curve = f"sigmoid({found.logit_weight:.4f} logit {found.bias:+.4f})"
+    return f"{curve}; held out: {_compared(pair.platt, pair.isotonic)}"
 
 
 def _compared(platt: CurveQuality, isotonic: CurveQuality) -> str:

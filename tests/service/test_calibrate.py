@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.calibration import sigmoid
+from models.calibration import Calibration, fit_logistic, sigmoid
 from models.errors import DataError
 from service.calibrate import ScoredCandidates, choose_mix, fit_relevance, ndcg_of_queries
 
@@ -30,8 +30,8 @@ def test_ndcg_of_a_mix_worked_example() -> None:
 
 
 def test_the_mix_leans_on_the_score_that_tells_candidates_apart() -> None:
-    by_dense = fit_relevance([made_candidates(by_dense=True)], origin="made").calibration
-    by_logit = fit_relevance([made_candidates(by_dense=False)], origin="made").calibration
+    by_dense = fit_relevance([made_candidates(by_dense=True)], origin="made").mix.calibration
+    by_logit = fit_relevance([made_candidates(by_dense=False)], origin="made").mix.calibration
     assert by_dense.dense_weight / by_dense.logit_weight > by_logit.dense_weight / by_logit.logit_weight
 
 
@@ -45,14 +45,37 @@ def test_the_chosen_mix_is_within_one_standard_error_of_the_best() -> None:
 def test_relevance_is_right_on_average_and_its_error_is_stored() -> None:
     candidates = made_candidates(by_dense=False)
     fit = fit_relevance([candidates], origin="made")
-    fitted = fit.calibration
+    fitted = fit.mix.calibration
     weights = np.array([fitted.logit_weight, fitted.dense_weight, fitted.rrf_weight])
     relevance = sigmoid(candidates.features @ weights + fitted.bias)
     assert relevance.mean() == pytest.approx(candidates.labels.mean(), abs=0.01)
     assert (fit.n_queries, fit.n_candidates, fit.n_relevant, fitted.n_examples) == (40, 800, 80, 800)
-    assert fitted.calibration_error == pytest.approx(fit.platt.calibration_error, abs=1e-4)
-    assert fit.platt.calibration_error < 0.05
-    assert sum(each.weight for each in fit.reliability) == pytest.approx(1)
+    assert fitted.calibration_error == pytest.approx(fit.mix.platt.calibration_error, abs=1e-4)
+    assert fit.mix.platt.calibration_error < 0.05
+    assert sum(each.weight for each in fit.mix.reliability) == pytest.approx(1)
+
+
+def test_the_logit_alone_has_a_curve_of_its_own() -> None:
+    candidates = made_candidates(by_dense=False)
+    fit = fit_relevance([candidates], origin="made")
+    assert fit.pair is not None
+    fitted = fit.pair.calibration
+    assert (fitted.dense_weight, fitted.rrf_weight, fitted.n_examples, fitted.origin) == (0.0, 0.0, 800, "made")
+    scale, bias = fit_logistic(candidates.features[:, :1], candidates.labels)
+    assert (fitted.logit_weight, fitted.bias) == pytest.approx((scale, bias))
+    relevance = sigmoid(Calibration.of(fitted).pair_logits(candidates.features[:, 0].astype(np.float32)))
+    assert relevance.mean() == pytest.approx(0.1, abs=0.001)
+    assert fitted.calibration_error == pytest.approx(fit.pair.platt.calibration_error, abs=1e-4)
+    assert fit.pair.platt.calibration_error < 0.05
+
+
+def test_a_logit_that_tells_nothing_gets_no_curve_while_the_mix_has_one() -> None:
+    candidates = made_candidates(by_dense=True)
+    features = candidates.features.copy()
+    features[:, 0] = -0.1 * candidates.labels
+    fit = fit_relevance([ScoredCandidates(features, candidates.labels, candidates.queries)], origin="made")
+    assert fit.pair is None
+    assert fit.mix.calibration.dense_weight > 0
 
 
 def test_each_collection_weighs_the_same_whatever_its_size() -> None:
@@ -62,7 +85,7 @@ def test_each_collection_weighs_the_same_whatever_its_size() -> None:
     tenfold = ScoredCandidates(
         np.tile(none.features, (10, 1)), np.tile(none.labels, 10), np.arange(one.labels.size * 10) // 20
     )
-    fitted = fit_relevance([one, tenfold], origin="made").calibration
+    fitted = fit_relevance([one, tenfold], origin="made").mix.calibration
     weights = np.array([fitted.logit_weight, fitted.dense_weight, fitted.rrf_weight])
     means = [sigmoid(each.features @ weights + fitted.bias).mean() for each in (one, tenfold)]
     assert np.mean(means) == pytest.approx(0.05, abs=0.002)

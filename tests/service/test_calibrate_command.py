@@ -160,13 +160,16 @@ def test_a_reranker_learns_from_a_collection_and_from_questions(
     result = json.loads(out)
     assert result["n_queries"] == 20
     assert result["n_relevant"] == 20
-    assert result["n_candidates"] == result["calibration"]["n_examples"]
+    mix, pair = result["mix"]["calibration"], result["pair"]["calibration"]
+    assert result["n_candidates"] == mix["n_examples"] == pair["n_examples"]
+    assert 0 <= result["pair"]["platt"]["calibration_error"] <= 1
     assert "Warning: 20 queries is little to learn from" in err
     after = open_model_folder(str(cross_encoder), "cross-encoder").settings
     assert after.relevance is not None
-    assert after.relevance.model_dump() == result["calibration"]
+    assert after.pair_relevance is not None
+    assert (after.relevance.model_dump(), after.pair_relevance.model_dump()) == (mix, pair)
     assert after.relevance.origin == "dev queries of beir, squad.jsonl, with tiny-dual-encoder"
-    assert after.model_copy(update={"relevance": before.relevance}) == before
+    assert after.model_copy(update={"relevance": before.relevance, "pair_relevance": None}) == before
 
 
 def test_a_reranker_without_judged_queries_stays_as_it_was(tercet: Run, cross_encoder: Path, tmp_path: Path) -> None:
