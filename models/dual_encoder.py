@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from models.folder import TOKENIZER_FILE, WEIGHTS_FILE, ModelFolder
 from models.pooling import mean_pool, unit
 from models.session import OnnxSession, Session
-from models.tokenization import Tokenizer
+from models.tokenization import ModelInput, Tokenizer
+
+Side: TypeAlias = Literal["query", "passage"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,18 +41,26 @@ class DualEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> Embeddings:
         """Return the vectors of queries, in order."""
-        return self._encode([self.folder.settings.query_prefix + query for query in queries])
+        return self._encode(self.inputs(queries, "query"))
 
     def encode_passages(self, passages: Sequence[str]) -> Embeddings:
         """Return the vectors of passages, in order."""
-        return self._encode([self.folder.settings.passage_prefix + passage for passage in passages])
+        return self._encode(self.inputs(passages, "passage"))
 
-    def _encode(self, texts: Sequence[str]) -> Embeddings:
-        if not texts:
-            return Embeddings(np.zeros((0, self.dimension), np.float32), np.zeros(0, np.int64))
-        inputs = [
+    def inputs(self, texts: Sequence[str], side: Side) -> list[ModelInput]:
+        """Return one input per text, in order, with the prefix of its side; each says what of it was cut."""
+        settings = self.folder.settings
+        prefix = settings.query_prefix if side == "query" else settings.passage_prefix
+        return [
             self.tokenizer.single(tokenized.ids, max_tokens=self.max_tokens)
-            for tokenized in self.tokenizer.encode_batch(texts)
+            for tokenized in self.tokenizer.encode_batch([prefix + text for text in texts])
         ]
-        pooled = np.stack([mean_pool(outputs[0]) for outputs in self._session.run(inputs)])
-        return Embeddings(unit(pooled), np.array([item.passage_cut for item in inputs], np.int64))
+
+    def vectors(self, inputs: Sequence[ModelInput]) -> NDArray[np.float32]:
+        """Return the unit vectors (n, dimension) of inputs, in order."""
+        if not inputs:
+            return np.zeros((0, self.dimension), np.float32)
+        return unit(np.stack([mean_pool(outputs[0]) for outputs in self._session.run(inputs)]))
+
+    def _encode(self, inputs: Sequence[ModelInput]) -> Embeddings:
+        return Embeddings(self.vectors(inputs), np.array([item.passage_cut for item in inputs], np.int64))

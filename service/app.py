@@ -13,15 +13,18 @@ from service import website
 from service.access import open_access
 from service.access_examples import with_access
 from service.bodies import StrictJsonRoute
+from service.client_examples import CLIENT_EXAMPLES
+from service.embedding_routes import router as embedding_router
 from service.engine import Engine, open_engine
 from service.examples import describe
 from service.guard import Guard
-from service.job_examples import with_job_examples
+from service.job_examples import JOB_EXAMPLES
 from service.job_routes import router as job_router
 from service.jobs import open_jobs
 from service.metrics import Metrics
 from service.observe import Observe
 from service.problems import install_handlers
+from service.rerank_routes import router as rerank_router
 from service.routes import router
 from service.scopes import require_scopes
 from service.settings import Settings
@@ -72,10 +75,10 @@ def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
     app.state.is_draining = False
     app.state.on_draining = lambda: None
     app.state.metrics.watch_readiness(lambda: is_ready(app))
-    for each in (router, job_router, website.router):
+    for each in (router, rerank_router, embedding_router, job_router, website.router):
         require_scopes(each)
         app.include_router(each)
-    app.openapi = lambda: with_access(with_job_examples(describe(app)))  # type: ignore[method-assign]  # the framework's way to extend it
+    app.openapi = lambda: with_access(describe(app, CLIENT_EXAMPLES, JOB_EXAMPLES))  # type: ignore[method-assign]  # the framework's way to extend it
     install_handlers(app)
     app.add_middleware(Guard, access=app.state.access, sites=Sites(settings))
     app.add_middleware(Observe, metrics=app.state.metrics)

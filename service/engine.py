@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,8 @@ from service.serving import ServedSnapshot, Watcher
 from service.settings import Settings
 from service.stages import Deadline
 
-_CHARACTERS_PER_TOKEN = 4  # of English text; only budgets rest on it
+Vector: TypeAlias = NDArray[np.float32]  # (dimension,), of length 1
+
 _WARM_UP_TEXT = "warm " * 400  # more than any window holds, so that the longest input has run once
 
 
@@ -38,9 +40,9 @@ class Models:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryVector:
-    """A query's unit vector (dimension,), and how many of its tokens did not fit the encoder."""
+    """A query's vector, and how many of its tokens did not fit the encoder."""
 
-    vector: NDArray[np.float32]
+    vector: Vector
     cut_tokens: int
 
 
@@ -91,11 +93,8 @@ class Engine:
         self._watching: asyncio.Task[None] | None = None
         self.metrics = metrics if metrics is not None else Metrics()
         budget = settings.batch_tokens_per_thread * model_threads(settings)
-        self.encoding: MicroBatcher[str, QueryVector] = MicroBatcher(
-            self._encode,
-            cost=estimated_tokens,
-            max_batch_tokens=budget,
-            observer=self.metrics.queue("dual_encoder"),
+        self.encoding: MicroBatcher[ModelInput, Vector] = MicroBatcher(
+            self._encode, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("dual_encoder")
         )
         self.reranking: MicroBatcher[ModelInput, float] = MicroBatcher(
             self._rerank, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("cross_encoder")
@@ -178,11 +177,18 @@ class Engine:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""
         return max(queue.tokens_per_second for queue in (self.encoding, self.reranking, self.reading))
 
-    def _encode(self, queries: Sequence[str]) -> list[QueryVector]:
-        embeddings = self.models.dual_encoder.encode_queries(queries)
-        return [
-            QueryVector(vector, int(cut)) for vector, cut in zip(embeddings.vectors, embeddings.cut_tokens, strict=True)
-        ]
+    async def encode_query(self, query: str) -> QueryVector:
+        """Return the vector of a query.
+
+        Raises:
+            NotReady: as `MicroBatcher.submit`.
+        """
+        [item] = await asyncio.to_thread(self.models.dual_encoder.inputs, [query], "query")
+        [vector] = await self.encoding.submit([item])
+        return QueryVector(vector, item.passage_cut)
+
+    def _encode(self, inputs: Sequence[ModelInput]) -> list[Vector]:
+        return list(self.models.dual_encoder.vectors(inputs))
 
     def _rerank(self, inputs: Sequence[ModelInput]) -> list[float]:
         return [float(logit) for logit in self.models.cross_encoder.logits(inputs)]
@@ -193,8 +199,8 @@ class Engine:
         self.models.reader.read("warm", [_WARM_UP_TEXT])
 
     def _warm_retrieval(self, snapshot: Snapshot) -> None:
-        [encoded] = self._encode([_WARM_UP_TEXT])
-        snapshot.search_dense(encoded.vector, 10)
+        [vector] = self.models.dual_encoder.encode_queries([_WARM_UP_TEXT]).vectors
+        snapshot.search_dense(vector, 10)
         snapshot.search_bm25(_WARM_UP_TEXT, 10)
 
 
@@ -214,11 +220,6 @@ async def open_engine(settings: Settings, *, metrics: Metrics | None = None) -> 
         yield engine
     finally:
         await engine.stop()
-
-
-def estimated_tokens(text: str) -> int:
-    """Return about how many tokens a text has."""
-    return 2 + len(text) // _CHARACTERS_PER_TOKEN
 
 
 def _tokens(item: ModelInput) -> int:

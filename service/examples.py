@@ -1,5 +1,6 @@
 """What OpenAPI says of each response: its example, and every problem that can occur with it."""
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
@@ -11,8 +12,9 @@ from service.problems import MEDIA_TYPE, Problem
 from service.schemas import ProblemBody
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
+Examples: TypeAlias = Mapping[tuple[str, str, str], Any]  # by path, method and status
 
-_ID = "4f0c2a9e8f6b4d7f9a51c5b1f5d7f0aa"
+REQUEST_ID = "4f0c2a9e8f6b4d7f9a51c5b1f5d7f0aa"
 _SNAPSHOT = "20260101T000000Z-1f2e3d4c"
 _CONTEXT = "The lighthouse at Cape Vale was lit in 1874. Its first keeper was Ingrid Vale, who stayed for thirty years."
 _FOUND = {
@@ -56,7 +58,7 @@ _RESULT = {
 
 _FILTERED = {"n_documents": 40, "n_passages": 212, "unknown_fields": [], "mistyped_fields": []}
 _SEARCH = {
-    "request_id": _ID,
+    "request_id": REQUEST_ID,
     "index": "default",
     "snapshot": _SNAPSHOT,
     "query": "who kept the lighthouse",
@@ -85,7 +87,7 @@ _SEARCH = {
     "timings_ms": {"encode": 6.1, "retrieve": 1.8, "fuse": 0.1, "rerank": 388.0, "respond": 2.2, "total": 398.4},
 }
 _ANSWER = {
-    "request_id": _ID,
+    "request_id": REQUEST_ID,
     "index": "default",
     "snapshot": _SNAPSHOT,
     "query": "who kept the lighthouse",
@@ -117,15 +119,19 @@ _DOCUMENT = {
     "metadata": {"year": 1874},
 }
 _INDEXES = {"indexes": [{"index": "default", "snapshot": _SNAPSHOT, "n_documents": 3107, "n_passages": 9412}]}
-_EXAMPLES = {
-    "/v1/search": _SEARCH,
-    "/v1/search/batch": {"request_id": _ID, "responses": [_SEARCH]},
-    "/v1/answer": _ANSWER,
-    "/v1/documents/{document_id}": _DOCUMENT,
-    "/v1/indexes": _INDEXES,
+_EXAMPLES: Examples = {
+    ("/v1/search", "post", "200"): _SEARCH,
+    ("/v1/search/batch", "post", "200"): {"request_id": REQUEST_ID, "responses": [_SEARCH]},
+    ("/v1/answer", "post", "200"): _ANSWER,
+    ("/v1/documents/{document_id}", "get", "200"): _DOCUMENT,
+    ("/v1/indexes", "get", "200"): _INDEXES,
 }
 METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 1.0\n"}}}}
 
+_FAULTS: Mapping[type[Problem], dict[str, str]] = {
+    problems.InvalidRequest: {"pointer": "#/top_k", "detail": "Input should be less than or equal to 100"},
+    problems.InputTooLong: {"pointer": "#/texts/3", "detail": "It has 900 tokens; the model takes 498."},
+}
 
 # The framework describes a response model as application/json only, so the problem's schema is referred to by hand.
 _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemBody"}
@@ -140,10 +146,10 @@ def documented(*kinds: type[Problem]) -> Responses:
             {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA, "examples": {}}}},
         )
         example: dict[str, object] = {
-            "type": kind.type, "title": kind.title, "status": kind.status, "request_id": _ID
+            "type": kind.type, "title": kind.title, "status": kind.status, "request_id": REQUEST_ID
         }  # fmt: skip
-        if kind is problems.InvalidRequest:
-            example["errors"] = [{"pointer": "#/top_k", "detail": "Input should be less than or equal to 100"}]
+        if kind in _FAULTS:
+            example["errors"] = [_FAULTS[kind]]
         response["content"][MEDIA_TYPE]["examples"][kind.type.rsplit("/", 1)[1]] = {"value": example}
         if kind.status in (429, 503):
             response["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
@@ -171,7 +177,7 @@ BODY_PROBLEMS = documented(
 )
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def describe(app: FastAPI, *more: Examples) -> dict[str, Any]:
     """Return the OpenAPI description of an application, with examples and the schema of problem documents."""
     if app.openapi_schema is None:
         description = get_openapi(
@@ -183,8 +189,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
         )
         schema = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
         description["components"]["schemas"] |= schema.pop("$defs") | {"ProblemBody": schema}
-        for path, example in _EXAMPLES.items():  # by hand too: the framework would leave out what is null
-            [operation] = description["paths"][path].values()
-            operation["responses"]["200"]["content"]["application/json"]["example"] = example
+        for examples in (_EXAMPLES, *more):
+            for (path, method, status), example in examples.items():  # the framework would leave out what is null
+                response = description["paths"][path][method]["responses"][status]
+                response["content"]["application/json"]["example"] = example
         app.openapi_schema = description
     return app.openapi_schema

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service import problems
-from service.examples import Responses, documented
+from service.examples import Examples, Responses, documented
 from service.job_uploads import MEDIA_TYPE
 
 JOB_EXAMPLE: Mapping[str, Any] = {
@@ -39,7 +39,7 @@ _CANCELLED: Mapping[str, Any] = dict(JOB_EXAMPLE) | {
     "state": "cancelled", "result": None, "progress": {"stage": "embed", "done": 2048, "total": 9412}
 }  # fmt: skip
 
-_EXAMPLES: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
+JOB_EXAMPLES: Examples = {
     ("/v1/jobs", "post", "202"): _AS_TAKEN,
     ("/v1/jobs/upload", "post", "202"): _UPLOADED,
     ("/v1/jobs", "get", "200"): {"jobs": [JOB_EXAMPLE]},
@@ -66,11 +66,3 @@ UPLOAD = _TAKEN | documented(*_TO_TAKING, *_TO_ANY, problems.DeadlineExceeded)
 UPLOAD_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 }
-
-
-def with_job_examples(description: dict[str, Any]) -> dict[str, Any]:
-    """Return an application's OpenAPI description with an example in each response about jobs."""
-    for (path, method, status), example in _EXAMPLES.items():
-        response = description["paths"][path][method]["responses"][status]
-        response["content"]["application/json"]["example"] = example
-    return description

@@ -212,8 +212,7 @@ async def _encode(engine: Engine, query: SearchQuery | AnswerQuery, stages: Stag
     if query.mode == "bm25" and not query.rerank:  # relevance weighs the dense score in, whatever the mode
         return None
     async with stages.stage("encode"):
-        [encoded] = await engine.encoding.submit([query.query])
-    return encoded
+        return await engine.encode_query(query.query)
 
 
 async def _retrieve(

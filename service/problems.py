@@ -14,6 +14,7 @@
     ├── MethodNotAllowed       405
     ├── JobOver                409
     ├── BodyTooLarge           413
+    ├── InputTooLong           413
     ├── UnsupportedMediaType   415
     ├── WrongHost              421
     ├── InvalidRequest         422
@@ -66,7 +67,8 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         """Return the body of the response."""
         body: dict[str, object] = {"type": self.type, "title": self.title, "status": self.status}
         if self.detail is not None:
-            body["detail"] = self.detail
+            first = "".join(f" {fault['pointer']}: {fault['detail']}" for fault in self.errors[:1])
+            body |= {"detail": self.detail, "message": self.detail + first}
         if self.errors:
             body["errors"] = list(self.errors)
         return body | {"request_id": request_id}
@@ -165,6 +167,12 @@ class BodyTooLarge(Problem):
     """The body is longer than TERCET_MAX_BODY_BYTES, or an upload than TERCET_MAX_UPLOAD_BYTES."""
 
     type, title, status = "/problems/body-too-large", "The request body is too large", 413
+
+
+class InputTooLong(Problem):
+    """A text has more tokens than the model takes, and the request says that nothing may be cut (`truncate` false)."""
+
+    type, title, status = "/problems/input-too-long", "A text is too long for the model", 413
 
 
 class UnsupportedMediaType(Problem):

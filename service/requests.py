@@ -36,11 +36,25 @@ def _not_blank(value: object) -> object:
     return value
 
 
-class _Request(BaseModel):
+class StrictBody(BaseModel):
+    """A request body: no unknown field, no conversion from another type, no number that is not finite."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class _Timed(_Request):
+QueryText = Annotated[
+    str,
+    BeforeValidator(_not_blank),
+    Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARACTERS,
+        description="What to look for. What does not fit a model is cut, flagged and counted.",
+        examples=["how do I read a csv file row by row"],
+    ),
+]
+
+
+class _Timed(StrictBody):
     """What every request over an index may say."""
 
     index: str | None = Field(
@@ -59,19 +73,10 @@ class _Timed(_Request):
         return None if self.timeout_ms is None else self.timeout_ms / 1000
 
 
-class _Retrieval(_Request):
+class _Retrieval(StrictBody):
     """What `search` and `answer` share."""
 
-    query: Annotated[
-        str,
-        BeforeValidator(_not_blank),
-        Field(
-            min_length=1,
-            max_length=MAX_QUERY_CHARACTERS,
-            description="What to look for. What does not fit a model is cut, flagged and counted.",
-            examples=["how do I read a csv file row by row"],
-        ),
-    ]
+    query: QueryText
     mode: Mode = Field(
         default="hybrid", description="What finds candidates: BM25 and the dual encoder, or one of them."
     )
@@ -144,7 +149,7 @@ class SearchBatchRequest(_Timed):
     )
 
 
-class PassageBody(_Request):
+class PassageBody(StrictBody):
     """A passage of the caller's."""
 
     id: str = Field(min_length=1, max_length=MAX_NAME_CHARACTERS)

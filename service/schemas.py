@@ -23,7 +23,7 @@ SKIPPED = (
 
 
 class ResponseBody(BaseModel):
-    """What all bodies of responses are."""
+    """A response, built of itself or of an object with the same attributes."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
@@ -124,6 +124,7 @@ class ProblemBody(ResponseBody):
     title: str
     status: int
     detail: str | None = None
+    message: str | None = Field(default=None, description="`detail` and the first fault, where OpenAI's clients look.")
     errors: list[Fault] | None = None
     request_id: str
 
@@ -177,5 +178,5 @@ def filter_body(filtered: Filtered | None) -> FilteredBody | None:
 
 
 def milliseconds(timings: Mapping[str, float]) -> dict[str, float]:
-    """Return seconds as milliseconds, to the microsecond."""
+    """Return durations in seconds as milliseconds, to the microsecond."""
     return {name: round(1000 * seconds, 3) for name, seconds in timings.items()}

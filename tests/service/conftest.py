@@ -48,14 +48,19 @@ def tiny_settings(models: TinyModels, data_path: Path, **changes: Any) -> Settin
 def settings(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings that serve an index of DOCUMENTS."""
     settings = tiny_settings(tiny_models, tmp_path_factory.mktemp("data"), drain_seconds=0)
+    build_index(DOCUMENTS, settings)
+    return settings
+
+
+def build_index(documents: list[Document], settings: Settings) -> None:
+    """Build the index that the settings serve."""
     models = load_models(settings)
     cross_encoder = models.cross_encoder
     build_snapshot(
-        DOCUMENTS,
+        documents,
         index_path=settings.data_path / settings.index,
         models=IndexModels(models.dual_encoder, cross_encoder.tokenizer, cross_encoder.tokenizer_fingerprint),
     )
-    return settings
 
 
 def started(settings: Settings, change: Callable[[FastAPI], None] = lambda app: None) -> Iterator[TestClient]:

@@ -3,6 +3,7 @@
 Where the bundled cross-encoder is not in the checkout, a tiny random one stands in, and what depends on it is skipped.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,13 @@ def search(client: TestClient, query: str, **fields: Any) -> list[dict[str, Any]
     return results
 
 
+def rerank(client: TestClient, query: str, documents: list[str], **fields: Any) -> dict[str, Any]:
+    response = client.post("/v1/rerank", json={"query": query, "documents": documents, **fields})
+    assert response.status_code == 200
+    body: dict[str, Any] = response.json()
+    return body
+
+
 def read(client: TestClient, query: str, *texts: str, **fields: Any) -> dict[str, Any]:
     passages = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
     response = client.post("/v1/answer", json={"query": query, "passages": passages, **fields})
@@ -87,12 +95,44 @@ def test_1_relevance_is_on_the_scale_that_its_name_says(cases: TestClient) -> No
 
 
 @needs_cross_encoder
+def test_1_a_threshold_keeps_what_is_relevant_of_documents_that_are_sent(cases: TestClient) -> None:
+    documents = ["Mount Kenya rises to 5,199 metres.", "Kenya exports tea.", "Bake for twenty minutes."]
+    body = rerank(cases, "how tall is mount kenya", documents)
+    scores = {each["index"]: each["relevance_score"] for each in body["results"]}
+    kept = rerank(cases, "how tall is mount kenya", documents, min_score=0.5)["results"]
+    assert body["results"][0]["index"] == 0
+    assert [each["index"] for each in kept] == [0]
+    raw = rerank(cases, "how tall is mount kenya", documents, raw_scores=True)["results"]
+    assert [each["index"] for each in raw] == [each["index"] for each in body["results"]]
+    for each in raw:
+        assert scores[each["index"]] == pytest.approx(1 / (1 + math.exp(-each["relevance_score"])), abs=1e-6)
+
+
+@needs_cross_encoder
 def test_2_blank_documents_disturb_no_other(cases: TestClient) -> None:
     results = search(cases, "capital of peru", top_k=100)
     assert results[0]["document_id"] == "peru/capital"
     for each in results:
         text = next(document.text for document in DOCUMENTS if document.document_id == each["document_id"])
         assert each["text"] == text[each["start"] : each["end"]]
+
+
+@needs_cross_encoder
+def test_2_blank_documents_are_ranked_last_whatever_the_model_thinks_of_them(cases: TestClient) -> None:
+    documents = ["Lima is the capital of Peru.", "", "   ", "Potatoes come from the Andes."]
+    results = rerank(cases, "capital of peru", documents)["results"]
+    assert [each["index"] for each in results] == [0, 3, 1, 2]
+    assert [each["unscored"] for each in results] == [None, None, "blank", "blank"]
+
+
+@needs_cross_encoder
+def test_3_an_index_points_at_the_document_that_was_sent(cases: TestClient) -> None:
+    documents = ["alpha", "alpha", "beta is the answer", "alpha"]
+    [first] = rerank(cases, "which one is the answer", documents, top_n=1)["results"]
+    assert first["index"] == 2
+    results = rerank(cases, "which one is the answer", documents, top_n=4)["results"]
+    assert [each["index"] for each in results] == [2, 0, 1, 3]
+    assert len({each["relevance_score"] for each in results[1:]}) == 1
 
 
 @needs_cross_encoder
@@ -112,6 +152,22 @@ def test_5_the_end_of_a_long_document_is_found(cases: TestClient) -> None:
     assert "7-7-3" in first["text"]
     body = cases.post("/v1/answer", json={"query": "what is the reset code for the boiler"}).json()
     assert body["answer"]["text"] == "7-7-3"
+
+
+@needs_cross_encoder
+def test_5_with_windows_the_end_of_a_long_document_counts(cases: TestClient) -> None:
+    answer = "The reset code for the boiler is 7-7-3."
+    documents = [FILLER * 56 + answer, "Boilers are heated by gas."]  # 900 words before the answer
+    cut = {each["index"]: each for each in rerank(cases, "boiler reset code", documents)["results"]}
+    assert (cut[0]["truncated"], cut[1]["truncated"]) == (True, False)
+    assert 0 < cut[0]["cut_tokens"] < cut[0]["n_tokens"]
+    first = rerank(cases, "boiler reset code", documents, window=True)["results"][0]
+    assert (first["index"], first["truncated"]) == (0, False)
+    window = documents[0][first["best_window"]["start"] : first["best_window"]["end"]]
+    assert window.endswith(answer)
+    long_query = rerank(cases, "boiler reset code " * 200, documents)
+    assert long_query["query_cut_tokens"] > 0
+    assert {each["unscored"] for each in long_query["results"]} == {None}
 
 
 def test_7_emoji_shift_no_span(cases: TestClient) -> None:

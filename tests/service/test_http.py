@@ -225,6 +225,13 @@ def test_no_text_of_a_user_reaches_log_metrics_or_problem(client: TestClient, lo
         client.post("/v1/search", json={"query": SECRET, "top_k": SECRET}),
         client.post("/v1/search", json={"query": "a", "filter": {"field": SECRET, "equal": 1}, "facets": [SECRET]}),
         client.post("/v1/search", json={"query": "a", "filter": {"field": SECRET, "equal": {SECRET: SECRET}}}),
+        client.post("/v1/rerank", json={"query": SECRET, "documents": [SECRET, {"text": SECRET}], "model": SECRET}),
+        client.post("/v1/rerank", json={"query": SECRET, "documents": [{SECRET: SECRET}], "rank_fields": [SECRET]}),
+        client.post("/v2/rerank", json={"query": "a", "documents": [{SECRET: SECRET}]}),
+        client.post("/rerank", json={"query": SECRET, "texts": [SECRET * 900], "truncate": False}),
+        client.post("/v1/embeddings", json={"input": SECRET, "model": SECRET, "user": SECRET}),
+        client.post("/v1/embeddings", json={"input": [SECRET, 1], "task": SECRET}),
+        client.post("/embed", json={"inputs": SECRET * 900, "truncate": False}),
         client.get(f"/v1/documents/{SECRET}"),
         client.get(f"/{SECRET}?{SECRET}={SECRET}"),
         client.request(SECRET.upper(), "/v1/search"),
@@ -288,8 +295,13 @@ def test_a_fault_of_ours_is_a_500_that_says_nothing_and_a_log_line_that_says_whe
 
 def test_a_passed_deadline_is_a_504(settings: Settings) -> None:
     for client in started(settings.model_copy(update={"request_timeout_seconds": 1e-9})):
-        problem = problem_of(client.post("/v1/search", json={"query": "honey"}), 504, "deadline-exceeded")
-        assert "`encode`" in problem["detail"]
+        for path, body, stage in (
+            ("/v1/search", {"query": "honey"}, "encode"),
+            ("/v1/rerank", {"query": "honey", "documents": ["bees"]}, "rerank"),
+            ("/embed", {"inputs": "bees"}, "encode"),
+        ):
+            problem = problem_of(client.post(path, json=body), 504, "deadline-exceeded")
+            assert f"`{stage}`" in problem["detail"]
 
 
 def engine_of(client: TestClient) -> Engine:

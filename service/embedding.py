@@ -1,0 +1,78 @@
+"""Texts that the caller sent, encoded by the dual encoder: search's model, batcher and deadline, and no index."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.dual_encoder import Side
+from models.tokenization import ModelInput
+from service.costs import texts_cost
+from service.engine import Engine
+from service.problems import InputTooLong, json_pointer
+from service.stages import Deadline, Stages
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedQuery:
+    """Texts to encode as queries or as passages; uncut names the request's field if they may not be cut."""
+
+    texts: Sequence[str]
+    side: Side = "passage"
+    uncut: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbedOutcome:
+    """Unit vectors (n, dimension), the tokens of each text that did not fit (n,), and all that the model read."""
+
+    vectors: NDArray[np.float32]
+    cut_tokens: list[int]
+    n_tokens: int
+    timings: dict[str, float]
+
+    @property
+    def n_cut(self) -> int:
+        """Texts that did not fit."""
+        return sum(cut > 0 for cut in self.cut_tokens)
+
+
+async def embed(engine: Engine, query: EmbedQuery, deadline: Deadline | None = None) -> EmbedOutcome:
+    """Return the vectors of the caller's texts, in order.
+
+    Raises:
+        InputTooLong: a text would have to be cut that may not be.
+        Overloaded: too much is under way.
+        DeadlineExceeded: the deadline passed, or it is sure to.
+    """
+    deadline = engine.deadline() if deadline is None else deadline
+    with engine.admission.admitted(texts_cost(query.texts), deadline):
+        return await _embed(engine, query, Stages(engine.metrics, deadline))
+
+
+async def _embed(engine: Engine, query: EmbedQuery, stages: Stages) -> EmbedOutcome:
+    encoder = engine.models.dual_encoder
+    async with stages.stage("encode"):
+        inputs = await asyncio.to_thread(encoder.inputs, query.texts, query.side)
+        if query.uncut is not None:
+            _refuse_cuts(inputs, query.uncut)
+        vectors = np.array(await engine.encoding.submit(inputs), np.float32).reshape(-1, encoder.dimension)
+    assert np.isfinite(vectors).all(), "the dual encoder gives finite vectors"
+    cut_tokens = [item.passage_cut for item in inputs]
+    engine.metrics.truncated.labels(query.side).inc(sum(cut > 0 for cut in cut_tokens))
+    return EmbedOutcome(vectors, cut_tokens, sum(item.ids.size for item in inputs), stages.timings())
+
+
+def _refuse_cuts(inputs: Sequence[ModelInput], field: str) -> None:
+    faults = [
+        {
+            "pointer": json_pointer((field, i)),
+            "detail": f"It has {item.ids.size + item.passage_cut} tokens; the model takes {item.ids.size}.",
+        }
+        for i, item in enumerate(inputs)
+        if item.passage_cut
+    ]
+    if faults:
+        raise InputTooLong(f"{len(faults)} of the texts would have to be cut.", errors=faults)
