@@ -21,6 +21,7 @@ from service.guard import Guard
 from service.job_examples import JOB_EXAMPLES
 from service.job_routes import router as job_router
 from service.jobs import open_jobs
+from service.lingering import Lingering
 from service.metrics import Metrics
 from service.observe import Observe
 from service.problems import install_handlers
@@ -82,6 +83,7 @@ def create_app(settings: Settings, outcome: Outcome | None = None) -> FastAPI:
     install_handlers(app)
     app.add_middleware(Guard, access=app.state.access, sites=Sites(settings))
     app.add_middleware(Observe, metrics=app.state.metrics)
+    app.add_middleware(Lingering)
     return app
 
 
