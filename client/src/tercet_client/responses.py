@@ -1,0 +1,288 @@
+"""What calls return: the bodies of the API's responses, field by field. Offsets are half-open, in code points.
+
+Lists are tuples, and everything is frozen. A field's Literal lists the values that this version knows; a newer service
+may send others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from tercet_client.options import OnError
+
+Value: TypeAlias = str | int | float | bool
+ScoreKind: TypeAlias = Literal["relevance", "rrf", "bm25", "dense"]
+Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated"]
+JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A place in a text: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Every score that a candidate earned, None where the mode or the depth left it out."""
+
+    bm25: float | None
+    dense: float | None
+    rrf: float | None
+    rerank_logit: float | None
+    relevance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TermWeight:
+    """What one term adds to the BM25 score."""
+
+    term: str
+    n_in_query: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceParts:
+    """What each score, times its learned weight, adds to `relevance_logit`."""
+
+    rerank_logit: float
+    dense: float
+    rrf: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a candidate stood (ranks from 1), and what its scores are made of."""
+
+    bm25_rank: int | None
+    dense_rank: int | None
+    fused_rank: int
+    bm25_rrf: float | None
+    dense_rrf: float | None
+    bm25_terms: tuple[TermWeight, ...]
+    relevance_logit: float | None
+    relevance_parts: RelevanceParts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One passage that was found: `[start, end)` of its document's text; `highlights` are places in `text`."""
+
+    rank: int
+    document_id: str
+    passage_id: str
+    title: str
+    heading: str
+    text: str
+    start: int
+    end: int
+    url: str | None
+    metadata: Mapping[str, Value]
+    truncated: bool
+    cut_tokens: int
+    score: float
+    score_kind: ScoreKind
+    scores: Scores
+    highlights: tuple[Slice, ...]
+    explanation: Explanation | None = None
+    n_document_candidates: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What the filter left to choose from, and which of its fields cannot have been meant."""
+
+    n_documents: int
+    n_passages: int
+    unknown_fields: tuple[str, ...]
+    mistyped_fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    """A value, and how many of the matching documents have it."""
+
+    value: Value
+    n_documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """How many of the documents that match the query have which value of a field."""
+
+    field: str
+    is_known: bool
+    n_documents: int
+    values: tuple[FacetValue, ...]
+    n_other: int
+    n_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResponse:
+    """One page of results, best first; `skipped` says what was not done."""
+
+    request_id: str
+    index: str
+    snapshot: str
+    query: str
+    results: tuple[Result, ...]
+    filter: Filtered | None
+    facets: tuple[Facet, ...]
+    n_candidates: int
+    n_below_min_score: int
+    rerank_k_used: int
+    truncated: bool
+    query_cut_tokens: int
+    n_passages_cut: int
+    skipped: tuple[str, ...]
+    timings_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBatchResponse:
+    """One response for each search, in order, all of one snapshot."""
+
+    request_id: str
+    responses: tuple[SearchResponse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A span: `[start, end)` of its document's text, or of the caller's passage; `score` is calibrated, in [0, 1]."""
+
+    text: str
+    score: float
+    document_id: str
+    passage_id: str
+    title: str
+    url: str | None
+    start: int
+    end: int
+    start_utf16: int
+    end_utf16: int
+    context: str
+    context_start: int
+    span_logit: float
+    null_margin: float
+
+    def split_context(self) -> tuple[str, str, str]:
+        """Return the context before the answer, the answer, and the context after it: together they are `context`."""
+        start, end = self.start - self.context_start, self.end - self.context_start
+        return self.context[:start], self.context[start:end], self.context[end:]
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The decision whether there is an answer, and what it was made from; the scores are None if nothing was read."""
+
+    is_no_answer: bool
+    reason: Reason | None
+    null_score: float | None
+    best_span_score: float | None
+    margin: float | None
+    threshold: float
+    threshold_origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResponse:
+    """The best spans in `answers`; `answer` is the first of them, or None when the decision is that there is none."""
+
+    request_id: str
+    index: str | None
+    snapshot: str | None
+    query: str
+    answer: Answer | None
+    answers: tuple[Answer, ...]
+    no_answer: NoAnswer
+    filter: Filtered | None
+    truncated: bool
+    query_cut_tokens: int
+    n_passages_read: int
+    skipped: tuple[str, ...]
+    timings_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole document, whose text the offsets of results and answers refer to."""
+
+    index: str
+    snapshot: str
+    document_id: str
+    title: str
+    text: str
+    url: str | None
+    metadata: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A snapshot that is served."""
+
+    index: str
+    snapshot: str
+    n_documents: int
+    n_passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """The snapshots that are served."""
+
+    indexes: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a probe says."""
+
+    status: Literal["alive", "ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a build is; `total` is None while it is unknown."""
+
+    stage: str
+    done: int
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One build of an index, of a `source` that the service can read or of a file that was sent. Times are UTC."""
+
+    job_id: str
+    state: JobState
+    index: str
+    source: str | None
+    file_name: str | None
+    on_error: OnError
+    created_at: datetime
+    update: bool = False
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    progress: JobProgress | None = None
+    result: Mapping[str, object] | None = None
+    error: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing about it will change any more."""
+        return self.ended_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """Jobs, the newest first."""
+
+    jobs: tuple[Job, ...]

@@ -1,0 +1,34 @@
+"""The snippets of the client's README run as they stand, against a real service, and print what they should."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.client.conftest import Served
+
+README = Path(__file__).parents[2] / "client" / "README.md"
+SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("number", "printed"),
+    [
+        (0, r"(?s)1\. 0\.\d\d .*: .+\n(….*\[.+\].*… in \S+|No answer: below_threshold)\n"),
+        (1, r"\['\w+', '\w+'\]\n"),
+        (2, r"(queued|running) None\n(.*\n)*succeeded JobProgress\(stage='publish', done=1, total=1\)\n"),
+        (3, r"#/top_k: Input should be less than or equal to 100\n/problems/unknown-document\n"),
+    ],
+)
+def test_a_snippet_does_what_it_says(
+    served: Served,
+    number: int,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert len(SNIPPETS) == 4
+    monkeypatch.chdir(tmp_path)
+    exec(compile(SNIPPETS[number].replace("http://127.0.0.1:8000", served.url), str(README), "exec"), {})
+    assert re.match(printed, capsys.readouterr().out)
