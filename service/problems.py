@@ -38,6 +38,9 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from service.metrics import METHODS
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -254,7 +257,20 @@ def install_handlers(app: FastAPI) -> None:
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:
-    return respond(as_problem(error), request.state.request_id)
+    problem = as_problem(error)
+    if isinstance(problem, MethodNotAllowed):
+        problem.headers["allow"] = _methods(request)
+    return respond(problem, request.state.request_id)
+
+
+def _methods(request: Request) -> str:
+    """Return every method that a request's path takes; the framework names those of one route."""
+
+    def is_taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    return ", ".join(filter(is_taken, sorted(METHODS)))
 
 
 def as_problem(error: Exception) -> Problem:
@@ -267,7 +283,7 @@ def as_problem(error: Exception) -> Problem:
         case HTTPException(status_code=404):
             return UnknownRoute()
         case HTTPException(status_code=405):
-            return MethodNotAllowed(headers=error.headers)
+            return MethodNotAllowed()
         case _:
             return InternalError()
 

@@ -156,10 +156,21 @@ def test_unknown_things_are_404_each_with_its_type(client: TestClient) -> None:
     assert problem["detail"] == "This service serves no index of that name; it serves 'default'."
 
 
-def test_another_method_is_a_405_that_lists_the_right_one(client: TestClient) -> None:
-    response = client.get("/v1/search")
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/search", "POST"),
+        ("/v1/jobs", "GET, POST"),
+        ("/v1/jobs/a", "DELETE, GET"),
+        ("/v1/jobs/upload", "DELETE, GET, POST"),
+        ("/v1/documents/a/b", "GET"),
+        ("/page/search.js", "GET"),
+    ],
+)
+def test_another_method_is_a_405_that_lists_the_right_ones(client: TestClient, path: str, methods: str) -> None:
+    response = client.put(path)
     problem_of(response, 405, "method-not-allowed")
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == methods
 
 
 def test_an_id_that_a_client_sends_comes_back_unless_it_is_strange(client: TestClient) -> None:
