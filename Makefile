@@ -30,7 +30,7 @@ audit: .venv/installed-to-develop
 	.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement .venv/audit/installed.txt
 
 clean:
-	rm -rf .venv data build dist *.egg-info client/build client/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv data build dist *.egg-info client/build client/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is touched only after the whole installation, so an interrupted one is done again.

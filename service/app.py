@@ -35,7 +35,8 @@ _LOGGER = logging.getLogger(__name__)
 
 _DESCRIPTION = """Search and question answering over your own documents: retrieve, rerank, read.
 
-Offsets are half-open and count Unicode code points unless a name says `utf16`. Errors are problem documents (RFC 9457).
+Offsets are half-open and count Unicode code points unless a name says `utf16`. Errors are problem documents (RFC 9457);
+so are the 404 of a path that is not here and the 405 of another method, which says the right ones in `Allow`.
 """
 
 

@@ -9,7 +9,15 @@ One model for every form, because a fault in a union of models would point at th
 import math
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 
 from indexer.errors import FilterError
 from indexer.facets import MAX_CHARACTERS
@@ -27,6 +35,7 @@ from indexer.filters import (
     Range,
     require_small,
 )
+from service.filter_schema import ONE_FORM
 
 FILTER_EXAMPLE = {"and": [{"field": "year", "gte": 2020}, {"not": {"field": "draft", "equal": True}}]}
 
@@ -60,14 +69,15 @@ def _listed_value(value: object) -> object:
     return _value(value)
 
 
+_Text: TypeAlias = Annotated[str, Field(max_length=MAX_VALUE_CHARACTERS)]  # for OpenAPI
 _OptionalBound: TypeAlias = Annotated[
-    str | int | float | None, PlainValidator(_bound, json_schema_input_type=str | int | float | None)
+    str | int | float | None, PlainValidator(_bound, json_schema_input_type=_Text | int | float | None)
 ]
 _OptionalValue: TypeAlias = Annotated[
-    str | int | float | bool | None, PlainValidator(_value, json_schema_input_type=str | int | float | bool | None)
+    str | int | float | bool | None, PlainValidator(_value, json_schema_input_type=_Text | int | float | bool | None)
 ]
 _Value: TypeAlias = Annotated[
-    str | int | float | bool, PlainValidator(_listed_value, json_schema_input_type=str | int | float | bool)
+    str | int | float | bool, PlainValidator(_listed_value, json_schema_input_type=_Text | int | float | bool)
 ]
 
 
@@ -77,7 +87,7 @@ class FilterBody(BaseModel):
     A value compares with values of its own kind only: texts, numbers, booleans. Null is the same as left out.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, json_schema_extra=ONE_FORM)
 
     and_: list["FilterBody"] | None = Field(
         default=None, alias="and", min_length=1, max_length=MAX_CONDITIONS, description="All of these hold."

@@ -5,7 +5,7 @@ Limits of single fields live here, so that OpenAPI shows them.
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from indexer.filters import Filter
 from service.answers import OwnPassage
@@ -26,8 +26,35 @@ MAX_FACET_K = 1_000
 MAX_SEARCHES = 64
 MAX_TIMEOUT_MS = 600_000
 
+# What `_not_blank` checks: `\s` stands for other signs in the regular expressions of JSON schemas.
+NOT_BLANK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+
+# What `_min_score_fits_its_scale` and `_retrieves_or_reads` check, as JSON schemas for OpenAPI.
+_MIN_SCORE_FITS_ITS_SCALE: dict[str, JsonValue] = {
+    "anyOf": [
+        {"properties": {"min_score": {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]}}},
+        {"properties": {"rerank": {"const": False}}, "required": ["rerank"]},
+    ]
+}
+_IDLE_BESIDE_PASSAGES = frozenset({"mode", "rerank", "rerank_k", "retrieve_k", "read_k", "filter", "index"})
+_RETRIEVES_OR_READS: dict[str, JsonValue] = {
+    "anyOf": [
+        {"properties": {"passages": {"type": "null"}}},
+        {"properties": dict.fromkeys(sorted(_IDLE_BESIDE_PASSAGES), False)},
+    ]
+}
+
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 _FieldName = Annotated[str, Field(min_length=1, max_length=MAX_FIELD_CHARACTERS)]
+
+
+def _whole(value: object) -> object:
+    """Return `4` for `4.0`, which is the same number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_FROM_FLOAT = BeforeValidator(_whole)
+Whole: TypeAlias = Annotated[int, _FROM_FLOAT]
 
 
 def _not_blank(value: object) -> object:
@@ -48,6 +75,7 @@ QueryText = Annotated[
     Field(
         min_length=1,
         max_length=MAX_QUERY_CHARACTERS,
+        json_schema_extra={"pattern": NOT_BLANK},
         description="What to look for. What does not fit a model is cut, flagged and counted.",
         examples=["how do I read a csv file row by row"],
     ),
@@ -60,10 +88,8 @@ class _Timed(StrictBody):
     index: str | None = Field(
         default=None, max_length=MAX_NAME_CHARACTERS, description="Name; null for the served one."
     )
-    timeout_ms: int | None = Field(
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS), _FROM_FLOAT] | None = Field(
         default=None,
-        ge=1,
-        le=MAX_TIMEOUT_MS,
         description="Deadline in milliseconds, if it is earlier than the service's. Near it fewer candidates are "
         "reranked, and `skipped` says so.",
     )
@@ -81,8 +107,8 @@ class _Retrieval(StrictBody):
         default="hybrid", description="What finds candidates: BM25 and the dual encoder, or one of them."
     )
     rerank: bool = Field(default=True, description="Whether the cross-encoder orders the best `rerank_k`.")
-    rerank_k: int = Field(default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
-    retrieve_k: int = Field(default=200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
+    rerank_k: Whole = Field(default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
+    retrieve_k: Whole = Field(default=200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
     filter: OptionalFilter = Field(
         default=None,
         description="Which documents may be found, by their metadata; null for all. Applied before anything is "
@@ -98,8 +124,10 @@ class _Retrieval(StrictBody):
 class Search(_Retrieval):
     """One search, without what it shares with others of a batch."""
 
-    top_k: int = Field(default=10, ge=1, le=MAX_TOP_K, description="Results on this page; never changes the ranking.")
-    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Results before this page.")
+    model_config = ConfigDict(json_schema_extra=_MIN_SCORE_FITS_ITS_SCALE)
+
+    top_k: Whole = Field(default=10, ge=1, le=MAX_TOP_K, description="Results on this page; never changes the ranking.")
+    offset: Whole = Field(default=0, ge=0, le=MAX_OFFSET, description="Results before this page.")
     highlight: bool = Field(default=True, description="Whether to give the places of the query's words.")
     explain: bool = Field(
         default=False,
@@ -119,7 +147,7 @@ class Search(_Retrieval):
         description="Metadata fields whose values to count, over the documents that match the query.",
         examples=[["year", "lang"]],
     )
-    facet_k: int = Field(default=10, ge=1, le=MAX_FACET_K, description="How many values of each facet to list.")
+    facet_k: Whole = Field(default=10, ge=1, le=MAX_FACET_K, description="How many values of each facet to list.")
 
     @model_validator(mode="after")
     def _min_score_fits_its_scale(self) -> "Search":
@@ -159,8 +187,10 @@ class PassageBody(StrictBody):
 class AnswerRequest(_Retrieval, _Timed):
     """Body of `POST /v1/answer`."""
 
-    top_k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Spans to list; never changes the decision.")
-    read_k: int = Field(default=5, ge=1, le=MAX_READ_K, description="How many of the best passages the reader reads.")
+    model_config = ConfigDict(json_schema_extra=_RETRIEVES_OR_READS)
+
+    top_k: Whole = Field(default=3, ge=1, le=MAX_ANSWERS, description="Spans to list; never changes the decision.")
+    read_k: Whole = Field(default=5, ge=1, le=MAX_READ_K, description="How many of the best passages the reader reads.")
     no_answer_threshold: Finite | None = Field(
         default=None,
         description="Least margin of an answer over no answer; null for the one that the model was tuned to.",
@@ -171,7 +201,7 @@ class AnswerRequest(_Retrieval, _Timed):
 
     @model_validator(mode="after")
     def _retrieves_or_reads(self) -> "AnswerRequest":
-        idle = {"mode", "rerank", "rerank_k", "retrieve_k", "read_k", "filter", "index"} & self.model_fields_set
+        idle = _IDLE_BESIDE_PASSAGES & self.model_fields_set
         if self.passages is not None and idle:
             raise ValueError(f"With `passages` nothing is retrieved, so leave out: {', '.join(sorted(idle))}.")
         return self

@@ -1,50 +1,19 @@
-"""A real service on a real port, with tiny models and jobs, and both clients of it asked in the same way."""
+"""A real service with tiny models and jobs, and both clients of it asked in the same way."""
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
-from service.app import Outcome, create_app
-from service.server import bind
 from service.settings import Settings
 from tercet_client import AsyncClient, Client
+from tests.service.conftest import Served as Served
+from tests.service.conftest import serving as serving
 from tests.service.conftest import settings as settings
 
 Ask: TypeAlias = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Served:
-    url: str
-    app: FastAPI
-
-
-@contextmanager
-def serving(settings: Settings) -> Iterator[Served]:
-    """Serve an application on a free port, in a thread of its own; give it when it is ready."""
-    ready = threading.Event()
-    outcome = Outcome(lambda _: ready.set())
-    app = create_app(settings, outcome)
-    listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        assert ready.wait(60)
-        assert outcome.failure is None, outcome.failure
-        yield Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        listening.close()
 
 
 @pytest.fixture(scope="session")

@@ -68,10 +68,12 @@ class Walk:
             if name not in self._seen:
                 self._seen.add(name)
                 yield from self.differences(self._schemas[name], hint, f"{place}({name})")
+        elif "properties" in schema and (is_dataclass(hint) or is_typeddict(hint)):
+            yield from self._record(schema, hint, place)
         elif "anyOf" in schema or get_origin(hint) in (Union, UnionType):
             yield from self._union(schema.get("anyOf", [schema]), hint, place)
         elif is_dataclass(hint) or is_typeddict(hint):
-            yield from self._record(schema, hint, place)
+            yield f"{place}: an object is expected"
         elif schema.get("type") == "array":
             yield from self._inner(schema["items"], hint, (tuple, Sequence), place)
         elif schema.get("type") == "object":
@@ -81,9 +83,6 @@ class Walk:
             yield f"{place}: {_scalar(schema)} in the API, {_scalar_of(hint)} in the client"
 
     def _record(self, schema: Mapping[str, Any], hint: Any, place: str) -> Iterator[str]:
-        if "properties" not in schema:
-            yield f"{place}: an object is expected"
-            return
         hints, properties = get_type_hints(hint), schema["properties"]
         for name in sorted(properties.keys() ^ hints.keys()):
             yield f"{place}/{name}: only in the {'API' if name in properties else 'client'}"

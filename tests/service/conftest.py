@@ -6,10 +6,13 @@ bundled models.
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -18,6 +21,7 @@ from indexer.documents import Document
 from indexer.recipe import IndexModels
 from service.app import Outcome, create_app
 from service.engine import load_models
+from service.server import bind
 from service.settings import Settings
 from tests.conftest import TinyModels as TinyModels
 
@@ -73,6 +77,32 @@ def started(settings: Settings, change: Callable[[FastAPI], None] = lambda app: 
         assert ready.wait(60)
         assert outcome.failure is None, outcome.failure
         yield client
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    app: FastAPI
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Served]:
+    """Serve an application on a free port, in a thread of its own; give it when it is ready."""
+    ready = threading.Event()
+    outcome = Outcome(lambda _: ready.set())
+    app = create_app(settings, outcome)
+    listening = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        assert ready.wait(60)
+        assert outcome.failure is None, outcome.failure
+        yield Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        listening.close()
 
 
 @pytest.fixture(scope="session")

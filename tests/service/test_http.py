@@ -135,6 +135,14 @@ def test_a_value_out_of_bounds_is_named(client: TestClient, path: str, field: st
     assert set(faults(client.post(f"/v1/{path}", json={"query": "a", field: value}))) == {f"#/{field}"}
 
 
+def test_a_whole_number_may_be_written_with_a_fraction_of_zero(client: TestClient) -> None:
+    body = {"query": "honey", "top_k": 1.0, "rerank_k": 5.0, "offset": 0.0, "timeout_ms": 6e5}
+    assert len(client.post("/v1/search", json=body).json()["results"]) == 1
+    assert set(faults(client.post("/v1/search", json=body | {"top_k": 1.5, "facet_k": 1e3 + 1}))) == {
+        "#/top_k", "#/facet_k"
+    }  # fmt: skip
+
+
 def test_retrieval_settings_beside_own_passages_are_refused_not_ignored(client: TestClient) -> None:
     body = {"query": "a", "passages": [], "read_k": 3, "index": "default"}
     assert "leave out: index, read_k" in faults(client.post("/v1/answer", json=body))["#"]

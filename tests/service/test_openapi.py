@@ -1,5 +1,7 @@
 """The description says what the service does: every route, every status with an example, nothing of another host."""
 
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from service.embedding_bodies import EmbeddingsResponse
+from service.requests import NOT_BLANK
 from service.rerank_bodies import RerankResponse
 from service.schemas import AnswerResponse, DocumentResponse, IndexesResponse, ProblemBody
 from service.scopes import asked_route
@@ -125,3 +128,10 @@ def test_every_route_says_which_scope_a_key_needs_and_what_it_is_refused_with(de
 
 def test_the_framework_s_own_error_shape_is_gone(description: dict[str, Any]) -> None:
     assert not {"HTTPValidationError", "ValidationError"} & set(description["components"]["schemas"])
+
+
+def test_the_pattern_of_a_query_is_what_counts_as_blank() -> None:
+    not_blank = re.compile(NOT_BLANK)
+    assert [
+        chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace() == bool(not_blank.search(chr(code)))
+    ] == []
