@@ -188,7 +188,7 @@ def _main() -> None:
     cpu_seconds, memory_bytes = map(int, sys.argv[1:])
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for what a parser prints
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it for a file to be written
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it for types that no file holds
     requests: _Requests = SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     _limit(resource.RLIMIT_CORE, 0)
@@ -203,10 +203,12 @@ def _main() -> None:
 
 def _listen(requests: _Requests) -> None:
     """Pass requests on, in a thread of its own, so that their end ends what is being read as well."""
-    with _ends_when_out_of_memory(), suppress(EOFError):
-        while True:
-            requests.put((_received(sys.stdin.buffer).decode(), _received(sys.stdin.buffer)))
-    os._exit(0)
+    try:
+        with _ends_when_out_of_memory():
+            while True:
+                requests.put((_received(sys.stdin.buffer).decode(), _received(sys.stdin.buffer)))
+    finally:
+        os._exit(0)
 
 
 @contextmanager
