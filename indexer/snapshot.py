@@ -46,13 +46,15 @@ class Snapshot:
         self.analyzer.analyze("")  # builds what the analyzer keeps, which the first query would otherwise wait for
 
     @classmethod
-    def open(cls, index_path: Path, *, encoder_fingerprint: str, dimension: int, verify: bool = True) -> "Snapshot":
+    def open(
+        cls, index_path: Path, *, encoder_fingerprint: str, dimension: int | None = None, verify: bool = True
+    ) -> "Snapshot":
         """Open the current snapshot of an index, for queries encoded by the given encoder.
 
         Args:
             index_path: the index's folder, such as data/default.
             encoder_fingerprint: that of the dual encoder which will encode queries.
-            dimension: of its vectors.
+            dimension: of its vectors; None where that is not known, and the fingerprint alone must be the same.
             verify: whether to compare the sha256 of every file, which reads them all once.
 
         Raises:
@@ -67,7 +69,13 @@ class Snapshot:
 
     @classmethod
     def open_folder(
-        cls, folder: Path, index_name: str, *, encoder_fingerprint: str, dimension: int, verify: bool = True
+        cls,
+        folder: Path,
+        index_name: str,
+        *,
+        encoder_fingerprint: str,
+        dimension: int | None = None,
+        verify: bool = True,
     ) -> "Snapshot":
         """Open a snapshot by its folder, be it current or not; as `open`."""
         manifest = read_manifest(folder)
@@ -174,18 +182,15 @@ class Snapshot:
             self._held = -1
 
 
-def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: str, dimension: int) -> Analyzer:
+def _require_match(manifest: Manifest, index_name: str, *, encoder_fingerprint: str, dimension: int | None) -> Analyzer:
     """Return the analyzer that the snapshot's terms come from, after the encoder was found to be the same."""
     made = manifest.encoder
-    sides: Sequence[tuple[str, object, object]] = (
-        ("dimension", made.dimension, dimension),
-        ("encoder fingerprint", made.fingerprint, encoder_fingerprint),
-    )
-    if any(there != here for _, there, here in sides):
+    if made.fingerprint != encoder_fingerprint or dimension not in (None, made.dimension):
+        dimensions = "" if dimension is None else f" and {dimension} dimensions"
         raise SnapshotError(
             f"index {index_name!r} was built with the encoder {made.name!r} (fingerprint {made.fingerprint[:12]}, "
-            f"{made.dimension} dimensions), but the configured encoder has fingerprint {encoder_fingerprint[:12]} "
-            f"and {dimension} dimensions: configure the first or index again"
+            f"{made.dimension} dimensions), but the configured encoder has fingerprint {encoder_fingerprint[:12]}"
+            f"{dimensions}: configure the first or index again"
         )
     analyzer = Analyzer.named(manifest.bm25.analyzer)
     if analyzer is None:

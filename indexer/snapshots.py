@@ -189,9 +189,8 @@ def _verified(folder: Path, index_name: str, encoder_fingerprint: str | None = N
 
 def _opened(folder: Path, manifest: Manifest, index_name: str, encoder_fingerprint: str | None) -> None:
     """Return when a snapshot can be opened for queries of an encoder, None for the one that built it."""
-    made = manifest.encoder
-    fingerprint = made.fingerprint if encoder_fingerprint is None else encoder_fingerprint
-    Snapshot.open_folder(folder, index_name, encoder_fingerprint=fingerprint, dimension=made.dimension).close()
+    fingerprint = manifest.encoder.fingerprint if encoder_fingerprint is None else encoder_fingerprint
+    Snapshot.open_folder(folder, index_name, encoder_fingerprint=fingerprint).close()
 
 
 def _one_before(index_path: Path) -> str:

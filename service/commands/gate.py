@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from indexer.errors import BuildError, SnapshotError
-from indexer.manifest import read_manifest
 from indexer.publish import current_snapshot
 from indexer.snapshot import Snapshot
 from models.folder import open_model_folder
@@ -52,8 +51,7 @@ def _require_usable(current: Path | None, settings: Settings) -> None:
         return
     try:
         fingerprint = open_model_folder(settings.dual_encoder, "dual-encoder").fingerprint
-        dimension = read_manifest(current).encoder.dimension
-        Snapshot.open_folder(current, settings.index, encoder_fingerprint=fingerprint, dimension=dimension).close()
+        Snapshot.open_folder(current, settings.index, encoder_fingerprint=fingerprint).close()
     except SnapshotError as error:
         raise CommandError(
             f"the gate cannot compare with the current snapshot: {error}. Index without --gate to replace it, or go"
