@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.cli_options import in_utf8
+
 if TYPE_CHECKING:
     from indexer.filters import Filter
 
@@ -12,6 +14,7 @@ Where = Annotated[
     typer.Option(
         "--filter",
         metavar="FILTER",
+        callback=in_utf8,
         help='Only documents for which this holds, such as: year >= 2020 and (lang = "en" or tag in ("a", "b")) '
         "and not draft = true and exists author. docs/filters.md has the grammar, `tercet inspect` the fields.",
     ),

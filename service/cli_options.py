@@ -14,6 +14,16 @@ Progress = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
+def in_utf8(typed: str | list[str] | None) -> str | list[str] | None:
+    """Return what was typed; bytes that are no UTF-8, which no index holds and no JSON can carry, are wrong use."""
+    for text in [typed] if isinstance(typed, str) else typed or []:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise typer.BadParameter("it is not UTF-8") from None
+    return typed
+
+
 def a_number(value: float) -> float:
     """Return the value of an option; nan, which is within no bounds and beyond none, is wrong use."""
     if math.isnan(value):

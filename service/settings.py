@@ -166,6 +166,15 @@ class Settings(BaseSettings):
             raise ValueError("it must list origins such as https://intranet.example:8443, separated by commas")
         return value
 
+    @field_validator("data_path")
+    @classmethod
+    def _is_utf8(cls, path: Path) -> Path:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:  # FAISS takes no such path
+            raise PydanticCustomError("path", "Input should be a path in UTF-8") from None
+        return path
+
     @field_validator("language")
     @classmethod
     def _is_known(cls, language: str) -> str:

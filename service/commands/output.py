@@ -53,9 +53,12 @@ def console() -> Console:
 
 
 def let_streams_take_all() -> None:
-    """Let stdout and stderr escape what their encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    """Let stdout and stderr escape what their encoding lacks, and lose what they are closed for."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import urllib.request
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -70,6 +71,10 @@ def test_every_command_explains_itself(tercet: Tercet, command: str) -> None:
         ["inspect", "--document", "fog", "--model", "reader"],
         ["index", "source", "--max-ndcg-drop", "nan"],
         ["index", "source", "--max-answer-drop", "nan"],
+        ["search", "fog \udcff"],
+        ["search", "fog", "--facet", "\udcff"],
+        ["search", "fog", "--filter", "year = '\udcff'"],
+        ["answer", "fog \udcff"],
     ],
 )
 def test_wrong_use_exits_with_2_and_says_how_to_use_it(tercet: Tercet, arguments: list[str]) -> None:
@@ -227,6 +232,13 @@ def test_a_full_disk_below_stdout_is_one_sentence(tercet: Tercet, options: list[
 
     done = tercet("search", "harbour", *options, before=fill)
     assert (done.code, done.sentence) == (1, "No space is left on the disk.")
+
+
+def test_a_closed_stdout_or_stderr_is_nobody_who_listens(tercet: Tercet) -> None:
+    for closed in (1, 2):
+        for options in ([], ["--json"]):
+            done = tercet("snapshots", "ls", *options, before=partial(os.close, closed))
+            assert (done.code, done.stderr) == (0, "")
 
 
 def test_a_name_is_one_short_line_whatever_it_holds(tercet: Tercet, tmp_path: Path) -> None:

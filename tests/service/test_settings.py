@@ -32,6 +32,7 @@ def test_a_value_out_of_bounds_is_refused_by_name_and_not_repeated(monkeypatch: 
         ("keep_snapshots", 0, "The option --keep is not valid: Input should be greater than or equal to 1."),
         ("dense_index", "best", "The option --dense-index is not valid: Input should be 'auto', 'flat',"),
         ("language", "klingon", "The option --language is not valid: Input should be one of none, arabic, "),
+        ("data_path", "/tmp/\udcff", "The option --data is not valid: Input should be a path in UTF-8."),
         ("index", "../evil", "The option --index is not valid: String should match pattern"),
     ],
 )
