@@ -111,15 +111,13 @@ def _members(archive: Path) -> Iterator[_Members]:
     try:
         with tarfile.open(archive, "r|*", tarinfo=_ShortHeaded) as tar:
             yield _files_of(tar, archive)
+    except _HeaderTooLong as error:
+        raise SnapshotError(f"archive {archive} cannot be read: {error}") from error
     except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.filename not in (None, str(archive)):
             raise  # the disk that the index lies on
-        reason = (
-            error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, _HeaderTooLong) else None
-        )
-        raise SnapshotError(
-            f"archive {archive} cannot be read: {reason or 'it is no tar archive, or damaged'}"
-        ) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no tar archive, or damaged"
+        raise SnapshotError(f"archive {archive} cannot be read: {reason}") from error
 
 
 def _files_of(tar: tarfile.TarFile, archive: Path) -> _Members:

@@ -1,7 +1,7 @@
 """Where an index's snapshots lie, and how one becomes current: by one atomic rename, under a lock.
 
 <index>/lock                    held (flock) while a build runs; the kernel frees it when the process ends
-<index>/snapshots/.building-*   a build under way, or the remains of one that was killed
+<index>/snapshots/.building-*   a build under way, or the remains of one that was killed, or of a removed snapshot
 <index>/snapshots/<id>/         a snapshot
 <index>/current                 -> snapshots/<id>
 <index>/history                 the ids of the snapshots that were current, one a line, the current one last

@@ -34,7 +34,8 @@ class BuildOptions(BaseModel):
     )
     update: bool = Field(
         default=False,
-        description="Keep the documents that are there; the given ones are added, or replaced by their id.",
+        description="Keep the documents that are there, and how the index was built; the given ones are added, or "
+        "replaced by their id.",
     )
 
 
