@@ -205,7 +205,9 @@ def test_what_does_not_open_is_not_intact_and_never_rolled_back_to(build: Build,
 def test_a_snapshot_of_another_encoder_is_intact_but_not_rolled_back_to(build: Build, index_path: Path) -> None:
     first, second = build("fog"), build("drum")
     assert verify_snapshot(index_path, first).snapshot_id == first
-    with pytest.raises(SnapshotError, match=r"built with the encoder 'hashed words'.* encoder has fingerprint f{12}: con"):
+    with pytest.raises(
+        SnapshotError, match=r"built with the encoder 'hashed words'.* encoder has fingerprint f{12}: con"
+    ):
         roll_back(index_path, first, "f" * 64)
     assert current_snapshot(index_path) == index_path / "snapshots" / second
 
