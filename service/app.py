@@ -24,7 +24,7 @@ from service.jobs import open_jobs
 from service.lingering import Lingering
 from service.metrics import Metrics
 from service.observe import Observe
-from service.problems import install_handlers
+from service.problem_handlers import install_handlers
 from service.rerank_routes import router as rerank_router
 from service.routes import router
 from service.scopes import require_scopes

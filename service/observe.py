@@ -11,7 +11,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.metrics import METHODS, Metrics
-from service.problems import InternalError, Problem, respond
+from service.problem_handlers import respond
+from service.problems import InternalError, Problem
 
 _LOGGER = logging.getLogger("service.requests")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

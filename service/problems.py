@@ -1,5 +1,7 @@
 """Every HTTP error, as RFC 9457 problem documents (`application/problem+json`). The table is docs/problems.md.
 
+How they leave is in service/problem_handlers.py.
+
     Problem
     ├── MalformedBody          400
     ├── KeyMissing             401
@@ -31,16 +33,8 @@ A problem's `detail` never quotes text that a user sent, and a 500 says nothing 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote
-
-import orjson
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.routing import Match
-
-from service.metrics import METHODS
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -242,64 +236,9 @@ class NoSpace(Problem):
     type, title, status = "/problems/no-space", "There is no space for this", 507
 
 
-def respond(problem: Problem, request_id: str) -> Response:
-    """Return the HTTP response of a problem."""
-    return Response(
-        orjson.dumps(problem.document(request_id)), problem.status, headers=problem.headers, media_type=MEDIA_TYPE
-    )
-
-
-def install_handlers(app: FastAPI) -> None:
-    """Make the framework's errors leave as problem documents too. The last handler is in service/observe.py."""
-    app.add_exception_handler(Problem, _on_problem)
-    app.add_exception_handler(RequestValidationError, _on_problem)
-    app.add_exception_handler(HTTPException, _on_problem)
-
-
-async def _on_problem(request: Request, error: Exception) -> Response:
-    problem = as_problem(error)
-    if isinstance(problem, MethodNotAllowed):
-        problem.headers["allow"] = _methods(request)
-    return respond(problem, request.state.request_id)
-
-
-def _methods(request: Request) -> str:
-    """Return every method that a request's path takes; the framework names those of one route."""
-
-    def is_taken(method: str) -> bool:
-        scope = {**request.scope, "method": method}
-        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
-
-    return ", ".join(filter(is_taken, sorted(METHODS)))
-
-
-def as_problem(error: Exception) -> Problem:
-    """Return the problem that stands for any exception; InternalError for those that nobody expected."""
-    match error:
-        case Problem():
-            return error
-        case RequestValidationError():
-            return InvalidRequest(f"{len(error.errors())} of the request's values do not fit.", errors=_faults(error))
-        case HTTPException(status_code=404):
-            return UnknownRoute()
-        case HTTPException(status_code=405):
-            return MethodNotAllowed()
-        case _:
-            return InternalError()
-
-
-def _faults(error: RequestValidationError) -> list[dict[str, str]]:
-    return [{"pointer": json_pointer(fault["loc"][1:]), "detail": _plain(fault)} for fault in error.errors()]
-
-
 def json_pointer(path: Iterable[str | int]) -> str:
     """Return a path into the body as a JSON pointer in URI fragment form (RFC 6901, section 6), `#` for the whole.
 
     Worked example: ("passages", 3, "a/b") gives "#/passages/3/a~1b".
     """
     return "#" + "".join("/" + quote(str(part).replace("~", "~0").replace("/", "~1"), safe="~") for part in path)
-
-
-def _plain(fault: Mapping[str, Any]) -> str:
-    """Return what is wrong, without the value that was sent."""
-    return str(fault["msg"]).removeprefix("Value error, ")

@@ -6,7 +6,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from service import problems
-from service.problems import InternalError, Overloaded, Problem, as_problem, json_pointer
+from service.problem_handlers import as_problem
+from service.problems import InternalError, Overloaded, Problem, json_pointer
 
 DOCS = Path(__file__).parents[2] / "docs" / "problems.md"
 KINDS = [kind for kind in vars(problems).values() if isinstance(kind, type) and issubclass(kind, Problem)]
