@@ -159,7 +159,10 @@ def look(access: Access) -> None:
     asyncio.run(access.look())
 
 
-def test_keys_that_are_made_and_revoked_count_without_a_restart(tmp_path: Path) -> None:
+def test_keys_that_are_made_and_revoked_count_without_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     first = add_key(tmp_path, "web")
     access = access_of(tmp_path)
     second = add_key(tmp_path, "ops")
@@ -170,6 +173,10 @@ def test_keys_that_are_made_and_revoked_count_without_a_restart(tmp_path: Path) 
     look(access)
     assert "revoked" in refusal(access, first)
     assert name_of(access, x_api_key=second) == "ops"
+    look(access)
+    assert [record.getMessage() for record in caplog.records if record.name == "service.access"] == [
+        "keys taken over"
+    ] * 2
 
 
 def damage(folder: Path) -> None:

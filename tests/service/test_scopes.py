@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 
-from service.scopes import SCOPE_OF_ROUTE, KeyScope, asked_route, permits, require_scopes
+from service.app import create_app
+from service.routes import router
+from service.scopes import SCOPE_OF_ROUTE, KeyScope, asked_route, permits
+from service.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "keys.md"
 
@@ -23,12 +26,14 @@ def test_the_table_has_every_route_and_no_other(client: TestClient) -> None:
         assert (asked.template, asked.needs) == (template, SCOPE_OF_ROUTE[path or ""])
 
 
-def test_a_route_without_a_scope_stops_the_start() -> None:
-    router = APIRouter()
-    require_scopes(router)
+def test_a_route_without_a_scope_stops_the_start(settings: Settings) -> None:
     router.add_api_route("/v1/forgotten", lambda: None)
-    with pytest.raises(AssertionError, match="/v1/forgotten"):
-        require_scopes(router)
+    try:
+        with pytest.raises(AssertionError, match="/v1/forgotten"):
+            create_app(settings)
+    finally:
+        router.routes.pop()
+    create_app(settings)
 
 
 @pytest.mark.parametrize(
