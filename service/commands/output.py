@@ -63,11 +63,12 @@ def let_streams_take_all() -> None:
 
 
 def forget_unwritten() -> None:
-    """Drop what stdout could not take; Python would try again as the process ends, and change its exit code."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Drop what stdout and stderr could not take; Python would try again at the end, and change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:

@@ -60,6 +60,10 @@ class Tercet:
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 
+    def buffered(self) -> "Tercet":
+        """Return the same whose Python holds back what it prints, as it does by itself."""
+        return Tercet({**self.environment, "PYTHONUNBUFFERED": ""})
+
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """Start one and leave it running."""
         return subprocess.Popen(

@@ -230,7 +230,7 @@ def test_a_full_disk_below_stdout_is_one_sentence(tercet: Tercet, options: list[
     def fill() -> None:
         os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
 
-    done = tercet("search", "harbour", *options, before=fill)
+    done = tercet.buffered()("search", "harbour", *options, before=fill)
     assert (done.code, done.sentence) == (1, "No space is left on the disk.")
 
 

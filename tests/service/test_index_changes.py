@@ -116,6 +116,7 @@ def test_what_was_published_ends_with_0_though_it_cannot_be_told(tercet: Tercet,
             os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
 
     documents = write(tmp_path / "one.jsonl", {"id": "a", "text": "fog"})
+    tercet = tercet.buffered()
     done = tercet("index", documents, "--index", "untold", "--json", before=lambda: fill(1))
     warning = "Warning: this was done, but what was done cannot be printed: No space left on device."
     assert (done.code, done.stdout, done.stderr.splitlines()[-1]) == (0, "", warning)
