@@ -86,7 +86,7 @@ class Extractor:
         self._limits = FileLimits() if limits is None else limits
         self._process: subprocess.Popen[bytes] | None = None
 
-    def extract(self, suffix: str, content: bytes) -> Extracted | PagedFile:
+    def read(self, suffix: str, content: bytes) -> Extracted | PagedFile:
         """Return what a file says whose name ends in suffix, one of EXTRACTED, whatever was read before it.
 
         Raises:

@@ -161,9 +161,9 @@ def _records(path: Path, name: str, extractor: Extractor) -> Iterator[SourceReco
         found: Extracted | PagedFile = _TEXT_READERS[suffix](text)
     elif suffix in HTML:
         text, encoding = decode(content, declared=declared_charset(content))
-        found = extractor.extract(suffix, text.encode())
+        found = extractor.read(suffix, text.encode())
     else:
-        found = extractor.extract(suffix, content)
+        found = extractor.read(suffix, content)
     title = found.title if found.title.strip() else path.stem
     if isinstance(found, PagedFile):
         yield from page_documents(found, file=shown_path(path), document_id=name, title=title)

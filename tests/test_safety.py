@@ -18,7 +18,7 @@ RUNNERS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
 UNSAFE_YAML = {"unsafe_load", "full_load", "unsafe_load_all", "full_load_all", "load_all"}
 UNPACKERS = {"extract", "extractall", "unpack_archive"}
-UNPACKS = ROOT / "indexer" / "snapshots.py"
+UNPACKS = ROOT / "indexer" / "archives.py"
 
 
 def name_of(node: ast.expr) -> str:
@@ -90,7 +90,7 @@ def test_product_code_runs_no_data_and_asks_no_shell(path: Path) -> None:
 
 
 def test_archives_are_unpacked_in_one_place_by_their_manifest_s_names() -> None:
-    """That place writes only what the manifest names, below one folder; tests/indexer/test_snapshots.py holds that."""
+    """That place writes only what the manifest names, below one folder; tests/indexer/test_archives.py holds that."""
     assert [path for path in MODULES if "tarfile" in imports(tree(path))] == [UNPACKS]
     assert [path.name for path in MODULES if "zipfile" in imports(tree(path))] == ["office.py"]
 

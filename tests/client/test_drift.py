@@ -30,8 +30,8 @@ CALLS: list[Call[Any]] = [
     calls.get_job("{job_id}"),
     calls.cancel_job("{job_id}"),
 ]
-# What the client leaves out: text for Prometheus, and what is added to it next.
-NOT_CALLED = {"/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/embeddings"}
+# What the client leaves out: text for Prometheus, and the shapes that clients of others speak.
+NOT_CALLED = {"/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/embeddings", "/embed"}
 OPTIONS = [
     ("SearchRequest", SearchOptions, {"query", "timeout_ms"}),
     ("Search", Search, set()),

@@ -45,7 +45,7 @@ def process_of(extractor: Extractor) -> int:
 
 def refusal(extractor: Extractor, content: bytes = b"%PDF", *, suffix: str = ".pdf") -> tuple[str, str]:
     with pytest.raises(NoDocumentError) as refused:
-        extractor.extract(suffix, content)
+        extractor.read(suffix, content)
     return refused.value.kind, str(refused.value)
 
 
@@ -53,7 +53,7 @@ def test_one_process_says_what_the_readers_say_and_refuses_what_they_refuse(extr
     processes = set()
     broken = b"<p>&#" + b"9" * 5000 + b";"
     for suffix, content in FILES.items():
-        assert extractor.extract(suffix, content) == EXTRACTED[suffix](content)
+        assert extractor.read(suffix, content) == EXTRACTED[suffix](content)
         with pytest.raises(NoDocumentError) as refused:
             EXTRACTED[suffix](broken)
         assert refusal(extractor, broken, suffix=suffix) == (refused.value.kind, str(refused.value))
@@ -75,17 +75,17 @@ def test_what_a_file_does_to_its_library_costs_it_alone(
 ) -> None:
     pypdf.write_text(library)
     assert refusal(extractor) == (kind, reason)
-    assert extractor.extract(".docx", FILES[".docx"]) == EXTRACTED[".docx"](FILES[".docx"])
+    assert extractor.read(".docx", FILES[".docx"]) == EXTRACTED[".docx"](FILES[".docx"])
 
 
 def test_only_its_parent_ends_the_process_and_else_a_file_is_read_again_in_a_new_one(extractor: Extractor) -> None:
-    extractor.extract(".html", b"<p>a")
+    extractor.read(".html", b"<p>a")
     first = process_of(extractor)
     os.kill(first, signal.SIGINT)  # as Ctrl-C in a terminal does to both
-    extractor.extract(".html", b"<p>a")
+    extractor.read(".html", b"<p>a")
     assert process_of(extractor) == first
     os.kill(first, signal.SIGKILL)
-    assert extractor.extract(".pdf", FILES[".pdf"]) == EXTRACTED[".pdf"](FILES[".pdf"])
+    assert extractor.read(".pdf", FILES[".pdf"]) == EXTRACTED[".pdf"](FILES[".pdf"])
     assert process_of(extractor) != first
 
 
@@ -103,10 +103,10 @@ def test_a_reply_that_comes_after_ctrl_c_is_not_taken_for_that_of_the_next_file(
     handler = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            extractor.extract(".pdf", b"%PDF")
+            extractor.read(".pdf", b"%PDF")
     finally:
         signal.signal(signal.SIGUSR1, handler)
-    assert extractor.extract(".html", b"<p>a") == EXTRACTED[".html"](b"<p>a")
+    assert extractor.read(".html", b"<p>a") == EXTRACTED[".html"](b"<p>a")
 
 
 def test_a_process_that_does_not_start_is_no_fault_of_the_file(
@@ -114,10 +114,10 @@ def test_a_process_that_does_not_start_is_no_fault_of_the_file(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SourceError, match="HTML, PDF and Office files ended with code 1 when it was started"):
-        extractor.extract(".html", b"a")
+        extractor.read(".html", b"a")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SourceError, match="cannot be started: No such file or directory"):
-        extractor.extract(".html", b"a")
+        extractor.read(".html", b"a")
 
 
 PARENT = """
@@ -126,9 +126,9 @@ from contextlib import closing
 from indexer.extractor import Extractor
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which what runs in the background begins without
 with closing(Extractor()) as extractor:
-    extractor.extract(".html", b"a")
+    extractor.read(".html", b"a")
     print(extractor._process.pid, flush=True)
-    extractor.extract(".pdf", b"%PDF")
+    extractor.read(".pdf", b"%PDF")
 """
 
 

@@ -8,17 +8,25 @@ from pathlib import Path
 
 import pytest
 
+from service.scopes import KeyScope
 from service.settings import Settings
 
 from ..e2e.processes import ROOT, tool
 from .conftest import Served, serving
+from .keyed import add_key
 
 N_CASES = 2_000
 
 
 @pytest.fixture
-def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
-    """A service of an index of its own, which its jobs may build again."""
+def key(tmp_path: Path) -> str:
+    (tmp_path / "data").mkdir()
+    return add_key(tmp_path / "data", "tester", KeyScope.ADMIN)
+
+
+@pytest.fixture
+def served(settings: Settings, tmp_path: Path, key: str) -> Iterator[Served]:
+    """A service with a key and an index of its own, which its jobs may build again."""
     root, data = tmp_path / "root", tmp_path / "data"
     (root / "manuals").mkdir(parents=True)
     (root / "manuals" / "fog.txt").write_text("Fog over the harbour.")
@@ -27,10 +35,11 @@ def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
         yield running
 
 
-def test_requests_made_from_the_openapi_find_no_fault(served: Served, tmp_path: Path) -> None:
+def test_requests_made_from_the_openapi_find_no_fault(served: Served, tmp_path: Path, key: str) -> None:
     command = [
         tool("schemathesis"), "--config-file", str(ROOT / "schemathesis.toml"), "run", f"{served.url}/openapi.json",
         "--seed", "1", "--max-examples", "25", "--workers", "2", "--continue-on-failure", "--max-failures", "20",
+        "--header", f"Authorization: Bearer {key}",
     ]  # fmt: skip
     environment = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)

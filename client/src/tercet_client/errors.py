@@ -42,6 +42,7 @@ class Problem:
     title: str
     status: int
     detail: str | None = None
+    message: str | None = None
     errors: tuple[Fault, ...] | None = None
     request_id: str | None = None
 

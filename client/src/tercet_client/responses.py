@@ -87,6 +87,7 @@ class Result:
     metadata: Mapping[str, Value]
     truncated: bool
     cut_tokens: int
+    unscored: Literal["no_finite_score"] | None
     score: float
     score_kind: ScoreKind
     scores: Scores
@@ -110,6 +111,7 @@ class FacetValue:
     """A value, and how many of the matching documents have it."""
 
     value: Value
+    is_cut: bool
     n_documents: int
 
 
