@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.calibration import Calibration
-from models.folder import TOKENIZER_FILE, WEIGHTS_FILE, ModelFolder
-from models.session import OnnxSession, Session
+from models.folder import TOKENIZER_FILE, ModelFolder
+from models.session import Session, open_session
 from models.tokenization import ModelInput, TokenIds, TokenizedText, Tokenizer, Window
 
 _OVERLAP = 8  # neighbouring windows share an eighth of the room that a passage has at least
@@ -56,7 +56,7 @@ class CrossEncoder:
         self.pair_calibration = Calibration.of(folder.settings.pair_relevance)
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
         if session is None:
-            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+            session = open_session(folder, n_threads=n_threads, device=device)
         self._session = session
 
     def inputs(self, query: str, passages: Sequence[TokenIds]) -> list[ModelInput]:

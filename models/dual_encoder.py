@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.folder import TOKENIZER_FILE, WEIGHTS_FILE, ModelFolder
+from models.folder import TOKENIZER_FILE, ModelFolder
 from models.pooling import mean_pool, unit
-from models.session import OnnxSession, Session
+from models.session import Session, open_session
 from models.tokenization import ModelInput, Tokenizer
 
 Side: TypeAlias = Literal["query", "passage"]
@@ -35,7 +35,7 @@ class DualEncoder:
         self.max_tokens = folder.settings.max_tokens
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
         if session is None:
-            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+            session = open_session(folder, n_threads=n_threads, device=device)
         self._session = session
         self.dimension = int(self.encode_queries([""]).vectors.shape[1])
 

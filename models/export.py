@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.checkpoint import Checkpoint, Exportable, load_module, tokenizer_json
-from models.errors import ExportError
+from models.errors import ExportError, ModelFolderError
 from models.folder import (
     SETTINGS_FILE,
     TOKENIZER_FILE,
@@ -97,7 +97,7 @@ def sample_inputs(tokenizer_file: Path, settings: ModelSettings) -> list[ModelIn
     """
     try:
         tokenizer = Tokenizer(tokenizer_file)
-    except ValueError as error:
+    except ModelFolderError as error:
         raise ExportError(str(error)) from error
     queries = [text.ids for text in tokenizer.encode_batch(_QUERIES)]
     passages = [text.ids for text in tokenizer.encode_batch(_PASSAGES)]

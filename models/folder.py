@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import ModelFolderError
+from models.tokenization import SPECIAL_TOKENS
 
 BUNDLED = Path(__file__).parent / "bundled"
 BUNDLED_DUAL_ENCODER = "minilm-l6-dual-encoder"
@@ -144,12 +145,16 @@ def open_model_folder(name_or_path: str, kind: Kind | None) -> ModelFolder:
         kind: what it must be, None for any.
 
     Raises:
-        ModelFolderError: nothing is there, a file is missing or altered, or the model is of another kind.
+        ModelFolderError: nothing is there, a file is missing or altered, the model is of another kind, or its settings
+            contradict each other.
     """
     path = _locate(name_or_path)
     settings = _read_settings(path / SETTINGS_FILE)
     if kind is not None and settings.kind != kind:
         raise ModelFolderError(f"{path} holds a {settings.kind}; a {kind} was asked for")
+    contradiction = _contradiction(settings)
+    if contradiction is not None:
+        raise ModelFolderError(f"{path / SETTINGS_FILE} contradicts itself: {contradiction}")
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
         if name not in settings.files:
             raise ModelFolderError(f"{path / SETTINGS_FILE} lists no sha256 for {name}")
@@ -198,13 +203,27 @@ def _locate(name_or_path: str) -> Path:
 def _read_settings(path: Path) -> ModelSettings:
     try:
         content = json.loads(path.read_bytes())
+        json.dumps(content, ensure_ascii=False).encode()  # fails for lone surrogates, which nothing could show
         version = content.get("format_version") if isinstance(content, dict) else None
         if version != FORMAT_VERSION:
             raise ModelFolderError(f"{path} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
         return ModelSettings.model_validate(content)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
         raise ModelFolderError(f"{path} cannot be read: {reason}") from error
+
+
+def _contradiction(settings: ModelSettings) -> str | None:
+    """Return what in the settings does not fit together, None where all does."""
+    if settings.outputs != OUTPUTS[settings.kind]:
+        return f"a {settings.kind} gives {', '.join(OUTPUTS[settings.kind])}, not {', '.join(settings.outputs)}"
+    room = settings.max_tokens - settings.max_query_tokens - SPECIAL_TOKENS
+    if settings.kind != "dual-encoder" and settings.overlap_tokens >= room:
+        beside = f"a query of {settings.max_query_tokens} tokens and an overlap of {settings.overlap_tokens}"
+        return f"max_tokens is {settings.max_tokens}, which leaves no room beside {beside}"
+    if settings.parity is not None and settings.parity.longest_tokens < settings.max_tokens:
+        return f"max_tokens is {settings.max_tokens}, but its graph was tried with {settings.parity.longest_tokens}"
+    return None
 
 
 def first_fault(error: ValidationError) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.calibration import sigmoid
-from models.folder import TOKENIZER_FILE, WEIGHTS_FILE, ModelFolder
-from models.session import OnnxSession, Session
+from models.folder import TOKENIZER_FILE, ModelFolder
+from models.session import Session, open_session
 from models.spans import TokenSpan, best_spans, without_overlaps
 from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
 
@@ -98,7 +98,7 @@ class Reader:
         self.fingerprint = folder.fingerprint
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
         if session is None:
-            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+            session = open_session(folder, n_threads=n_threads, device=device)
         self._session = session
 
     def prepare(self, query: str, passages: Sequence[str]) -> ReaderTask:

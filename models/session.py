@@ -7,7 +7,7 @@ tensor, it is also what makes a score independent of batch mates.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -17,9 +17,13 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from models.errors import DeviceError, ModelFolderError
+from models.folder import OUTPUTS, WEIGHTS_FILE, Kind, ModelFolder
 from models.tokenization import ModelInput
 
 Outputs: TypeAlias = tuple[NDArray[np.float32], ...]
+
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
+_AXES: Mapping[Kind, int] = {"dual-encoder": 3, "cross-encoder": 2, "reader": 2}  # of each output
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -61,11 +65,51 @@ class OnnxSession:
         by_index = dict(zip(order, outputs, strict=True))
         return [by_index[i] for i in range(len(inputs))]
 
+    def misfit(self, kind: Kind) -> str | None:
+        """Return how the graph's inputs and outputs differ from those of a kind, None where they do not."""
+        if not _INPUTS - {"token_type_ids"} <= self._input_names <= _INPUTS:
+            return f"it takes {', '.join(sorted(self._input_names))}"
+        outputs = self._session.get_outputs()
+        names = tuple(node.name for node in outputs)
+        if names != OUTPUTS[kind]:
+            return f"it gives {', '.join(names)}, not {', '.join(OUTPUTS[kind])}"
+        shapes = [node.shape for node in outputs]  # an axis is a number, or a name where it may be of any length
+        is_other = any(len(shape) != _AXES[kind] for shape in shapes)
+        if is_other or (kind == "cross-encoder" and isinstance(shapes[0][1], int) and shapes[0][1] != 1):
+            return f"its outputs have the shapes {', '.join(map(str, shapes))}"
+        return None
+
     def _run_one(self, item: ModelInput) -> Outputs:
         feeds = {"input_ids": item.ids[None], "attention_mask": np.ones((1, item.ids.size), np.int64)}
         if "token_type_ids" in self._input_names:
             feeds["token_type_ids"] = item.token_types[None]
         return tuple(output[0] for output in self._session.run(None, feeds))
+
+
+def open_session(folder: ModelFolder, *, n_threads: int, device: str) -> OnnxSession:
+    """Return the folder's graph, ready to run.
+
+    Raises:
+        DeviceError: as `OnnxSession`.
+        ModelFolderError: as `OnnxSession`, or the graph is not of the folder's kind or takes no input so long.
+    """
+    session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=n_threads, device=device)
+    fault = session.misfit(folder.settings.kind)
+    if fault is not None:
+        raise ModelFolderError(f"{folder.path / WEIGHTS_FILE} is no {folder.settings.kind}: {fault}")
+    if folder.settings.parity is None:  # nobody tried it yet
+        _try_longest(session, folder)
+    return session
+
+
+def _try_longest(session: OnnxSession, folder: ModelFolder) -> None:
+    longest = np.zeros(folder.settings.max_tokens, np.int64)
+    try:
+        session.run([ModelInput(longest, longest)])
+    except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
+        raise ModelFolderError(
+            f"{folder.path / WEIGHTS_FILE} does not take {longest.size} tokens, the max_tokens of its settings"
+        ) from error
 
 
 def _open(path: Path, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:

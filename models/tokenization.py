@@ -15,6 +15,10 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from models.errors import ModelFolderError
+
+SPECIAL_TOKENS = 4  # of a pair at most
+
 TokenIds: TypeAlias = NDArray[np.int64]
 Offsets: TypeAlias = NDArray[np.int32]
 
@@ -50,15 +54,39 @@ class Window:
     passage_end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How many tokens an input has at most, special ones included, and its query, and what two windows share."""
+
+    max_tokens: int
+    max_query_tokens: int
+    overlap_tokens: int = 0
+
+    def cut_to(self, max_tokens: int) -> "Lengths":
+        """Return the same for inputs of max_tokens: a query has a third of one at most, an overlap half of the rest."""
+        query = min(self.max_query_tokens, max_tokens // 3)
+        overlap = min(self.overlap_tokens, (max_tokens - query - SPECIAL_TOKENS) // 2)
+        return Lengths(max_tokens, query, overlap)
+
+
 class Tokenizer:
     """A `tokenizer.json` with truncation and padding switched off."""
 
     def __init__(self, path: Path) -> None:
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
-        self._n_middle = self._separators_between()
+        """Open the file.
+
+        Raises:
+            ModelFolderError: it is no tokenizer, or lacks the special tokens that an input needs.
+        """
+        content = path.read_bytes()
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+            self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
+            self._n_middle = self._separators_between()
+        except Exception as error:  # tokenizers raises nothing more precise
+            raise ModelFolderError(f"{path} is no tokenizer that can be used: {error}") from error
         self.vocabulary_size = self._tokenizer.get_vocab_size()
 
     def _special_id(self, *names: str) -> int:
@@ -66,7 +94,7 @@ class Tokenizer:
             token_id = self._tokenizer.token_to_id(name)
             if token_id is not None:
                 return token_id
-        raise ValueError(f"the tokenizer has none of the special tokens {', '.join(names)}")
+        raise ValueError(f"it has none of the special tokens {', '.join(names)}")
 
     def _separators_between(self) -> int:
         """Return how many special tokens the tokenizer itself puts between two texts, at least 1."""

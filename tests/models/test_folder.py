@@ -9,6 +9,7 @@ import pytest
 
 from models.errors import ModelFolderError
 from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder, write_settings
+from models.reader import Reader
 from tests.conftest import TinyModels
 
 
@@ -58,6 +59,11 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         ({"max_tokens": 3}, "max_tokens"),
         ({"unknown": 1}, "unknown"),
         ({"files": {}}, r"no sha256 for model\.onnx"),
+        ({"overlap_tokens": 5000}, "max_tokens is 64, which leaves no room beside a query of 24 tokens and an overlap"),
+        ({"overlap_tokens": 36}, "leaves no room beside a query of 24 tokens and an overlap of 36"),
+        ({"max_query_tokens": 60, "overlap_tokens": 0}, "leaves no room beside a query of 60 tokens"),
+        ({"max_tokens": 4000}, "max_tokens is 4000, but its graph was tried with 64"),
+        ({"outputs": ["a", "b"]}, "a reader gives start_logits, end_logits, not a, b"),
     ],
 )
 def test_bad_settings_are_refused_by_name(folder: Path, fields: dict[str, object], message: str) -> None:
@@ -66,10 +72,17 @@ def test_bad_settings_are_refused_by_name(folder: Path, fields: dict[str, object
         open_model_folder(str(folder), "reader")
 
 
-def test_settings_that_are_not_json_are_refused(folder: Path) -> None:
-    (folder / "model.json").write_text("{")
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, "\xff", '{"format_version": 1, "name": "\\ud800"}'])
+def test_settings_that_are_not_json_are_refused(folder: Path, content: str) -> None:
+    (folder / "model.json").write_text(content, encoding="latin-1")
     with pytest.raises(ModelFolderError, match="cannot be read"):
         open_model_folder(str(folder), "reader")
+
+
+def test_lengths_that_just_fit_are_taken(folder: Path) -> None:
+    change(folder, overlap_tokens=35)
+    reader = Reader(open_model_folder(str(folder), "reader"), n_threads=1)
+    assert reader.read("what " * 99, ["the lighthouse " * 99]).answers
 
 
 def test_a_model_of_another_kind_is_refused(folder: Path) -> None:

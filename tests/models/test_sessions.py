@@ -1,16 +1,19 @@
 """Encoders and reader through real ONNX sessions: parity with torch, order, independence of batch mates."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
 from models.errors import DeviceError, ModelFolderError
-from models.folder import Kind, open_model_folder
+from models.folder import Kind, ModelFolder, open_model_folder, write_settings
+from models.reader import Reader
 from models.session import OnnxSession, available_cpus
 from models.tokenization import ModelInput
 from tests.conftest import TinyModels
@@ -97,6 +100,77 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(ModelFolderError, match="cannot be loaded"):
         OnnxSession(tmp_path / "model.onnx", n_threads=1)
+
+
+def altered(folder: Path, target: Path, **fields: object) -> ModelFolder:
+    """Return a copy of a model folder with other settings, whose hashes are right."""
+    if not target.exists():
+        shutil.copytree(folder, target)
+    settings = open_model_folder(str(folder), None).settings
+    return write_settings(target, settings.model_copy(update=fields))
+
+
+def test_a_graph_of_another_kind_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    opened: dict[Path, Callable[..., object]] = {
+        tiny_models.reader: Reader,
+        tiny_models.cross_encoder: CrossEncoder,
+        tiny_models.dual_encoder: DualEncoder,
+    }
+    for mine, open_model in opened.items():
+        for other in opened:
+            target = tmp_path / f"{mine.name}-{other.name}"
+            shutil.copytree(mine, target)
+            shutil.copy(other / "model.onnx", target)
+            folder = altered(mine, target)
+            if mine == other:
+                assert open_model(folder, n_threads=1)
+                continue
+            with pytest.raises(ModelFolderError, match=rf"model\.onnx is no {folder.settings.kind}: it gives "):
+                open_model(folder, n_threads=1)
+
+
+@pytest.mark.parametrize(
+    ("mask", "shape", "reason"),
+    [
+        ("attention_mask", (1, 3), "its outputs have the shapes"),
+        ("attention_mask", (1,), "its outputs have the shapes"),
+        ("mask", (1, 1), "it takes input_ids, mask"),
+    ],
+)
+def test_a_graph_with_other_inputs_or_shapes_is_refused(
+    tiny_models: TinyModels, tmp_path: Path, mask: str, shape: tuple[int, ...], reason: str
+) -> None:
+    target = Path(shutil.copytree(tiny_models.cross_encoder, tmp_path / "other"))
+    helper, int64 = onnx.helper, onnx.TensorProto.INT64
+    value = onnx.numpy_helper.from_array(np.zeros(shape, np.float32))
+    graph = helper.make_graph(
+        [helper.make_node("Constant", [], ["logits"], value=value)],
+        "graph",
+        [helper.make_tensor_value_info(name, int64, ["n", "m"]) for name in ("input_ids", mask)],
+        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, shape)],
+    )
+    onnx.save(
+        helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), target / "model.onnx"
+    )
+    with pytest.raises(ModelFolderError, match=f"no cross-encoder: {reason}"):
+        CrossEncoder(altered(tiny_models.cross_encoder, target), n_threads=1)
+
+
+def test_a_graph_that_nobody_tried_is_tried_with_its_longest_input(tiny_models: TinyModels, tmp_path: Path) -> None:
+    untried = altered(tiny_models.reader, tmp_path / "reader", parity=None, max_tokens=128)
+    assert Reader(untried, n_threads=1).read("bees", ["the lighthouse " * 99]).answers
+    longer = altered(tiny_models.reader, tmp_path / "reader", parity=None, max_tokens=129)
+    with pytest.raises(ModelFolderError, match=r"model\.onnx does not take 129 tokens, the max_tokens of its settings"):
+        Reader(longer, n_threads=1)
+
+
+def test_a_tokenizer_that_is_none_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    target = Path(shutil.copytree(tiny_models.reader, tmp_path / "reader"))
+    content = (target / "tokenizer.json").read_text()
+    for text, reason in (("{}", "Model missing"), ("", "EOF"), (content.replace("[SEP]", "[NIL]"), r"\[SEP\], </s>")):
+        (target / "tokenizer.json").write_text(text)
+        with pytest.raises(ModelFolderError, match=rf"tokenizer\.json is no tokenizer that can be used: .*{reason}"):
+            Reader(altered(tiny_models.reader, target), n_threads=1)
 
 
 def test_at_least_one_cpu_is_available() -> None:
