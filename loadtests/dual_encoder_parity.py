@@ -18,8 +18,8 @@ from models.evaluation import ndcg_at_k
 from models.folder import BUNDLED_DUAL_ENCODER, open_model_folder
 from models.pooling import mean_pool, unit
 from models.session import available_cpus
+from models.training.beir import LabelledCollection, read_beir
 from models.training.checkpoints import original_encoder
-from models.training.data import LabelledCollection, read_beir
 
 
 def original_vectors(model: torch.nn.Module, encoder: DualEncoder, texts: Sequence[str]) -> NDArray[np.float32]:

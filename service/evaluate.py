@@ -20,7 +20,7 @@ from models.bootstrap import SEED, Interval, PairedDifference, paired_difference
 from models.errors import DataError
 from models.evaluation import ndcg_at_k, recall_at_k, reciprocal_rank_at_k
 from models.folder import sha256_of
-from models.training.data import read_judgements, read_queries
+from models.training.beir import read_judgements, read_queries
 from service.candidates import Result
 from service.engine import Engine
 from service.pipeline import SearchOutcome, search

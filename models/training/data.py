@@ -1,19 +1,30 @@
-"""Read what training and measuring take, and check it: labelled questions, BEIR folders, and triples.
+"""Read what training and measuring take, and check it: labelled questions and triples.
 
 Questions come as our JSON Lines, `{id, title, context, question, answers: [{text, answer_start}]}`, or as one SQuAD 2.0
 JSON document (Rajpurkar et al. 2018); triples as JSON Lines in sentence-transformers' shapes. Each file may be gzipped.
 """
 
-import gzip
 import json
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from models.errors import DataError
+from models.training.records import (
+    as_object,
+    as_text,
+    field,
+    id_field,
+    list_field,
+    of_line,
+    optional_text,
+    parse,
+    read_lines,
+    read_text,
+    text_field,
+    whole_number,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +44,13 @@ class LabelledQuestion:
         return any(answer.casefold() in folded for _, answer in self.answers)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, line) of a plain or gzip-compressed UTF-8 file, split on newline only, no blank lines.
-
-    Raises:
-        DataError: the file is not there, not UTF-8, or not gzip though it is named so; the message gives the line.
-    """
-    return ((number, line) for number, line in _all_lines(path) if line.strip())
-
-
-def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    number = 0
-    try:
-        with opener(path, "rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield number, line.decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}, line {number}: cannot be read: {error}") from error
-
-
 def read_questions(path: Path) -> list[LabelledQuestion]:
     """Return the questions of one file, in its order; a name that ends in .json or .json.gz means SQuAD 2.0's format.
 
     Raises:
         DataError: a record lacks a field, or a span does not match its text; the message gives file, line and reason.
     """
-    if path.name.removesuffix(".gz").endswith(".json"):
+    if _is_squad(path):
         return _squad_questions(path)
     return [_question(path, number, line) for number, line in read_lines(path)]
 
@@ -72,78 +63,94 @@ def passages_by_title(questions: Sequence[LabelledQuestion]) -> dict[str, list[s
     return passages
 
 
+def _is_squad(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(".json")
+
+
 def _question(path: Path, number: int, line: str) -> LabelledQuestion:
-    try:
-        record = json.loads(line)
+    with of_line(path, number, "a question record"):
+        record = as_object(parse(line))
         question = LabelledQuestion(
-            str(record["id"]),
-            str(record.get("title", "")),
-            str(record["context"]),
-            str(record["question"]),
-            _answers(record["answers"]),
-            str(record.get("set", "")),
+            id_field(record, "id"),
+            optional_text(record, "title"),
+            text_field(record, "context"),
+            text_field(record, "question", may_be_blank=False),
+            _answers(record),
+            optional_text(record, "set"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}, line {number}: not a question record ({type(error).__name__}: {error})") from error
-    _check_spans(question, path, number)
+    fault = _misplaced_answer(question)
+    if fault is not None:
+        raise DataError(f"{path}, line {number}: {fault}")
     return question
 
 
 def _squad_questions(path: Path) -> list[LabelledQuestion]:
-    text = "\n".join(line.rstrip("\r\n") for _, line in _all_lines(path))
+    text = read_text(path)
     try:
-        articles = json.loads(text)["data"]
+        document = parse(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{path}, line 1: not SQuAD 2.0's format: there is no field data") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
     questions: list[LabelledQuestion] = []
     found: Mapping[str, object] = {}
     try:
-        for article in articles:
-            for paragraph in article["paragraphs"]:
-                for found in paragraph["qas"]:
+        for article in _objects(as_object(document), "data"):
+            for paragraph in _objects(article, "paragraphs"):
+                for found in _objects(paragraph, "qas"):
                     questions.append(_squad_question(article, paragraph, found))
-                    _check_spans(questions[-1], path, _line_of(text, questions[-1].question_id))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        after = found.get("id", "the beginning") if isinstance(found, dict) else "the beginning"
+    except ValueError as error:
+        after = found.get("id", "the beginning")
         raise DataError(
-            f"{path}, line {_line_of(text, str(after))}, at or after question {after!r}: not SQuAD 2.0's format "
-            f"({type(error).__name__}: {error})"
+            f"{path}, line {_line_of(text, after)}, at or after question {after!r}: not SQuAD 2.0's format: {error}"
         ) from error
+    for question in questions:
+        fault = _misplaced_answer(question)
+        if fault is not None:
+            raise DataError(f"{path}, line {_line_of(text, question.question_id)}: {fault}")
     return questions
 
 
 def _squad_question(
     article: Mapping[str, object], paragraph: Mapping[str, object], found: Mapping[str, object]
 ) -> LabelledQuestion:
-    answers = () if found.get("is_impossible") else _answers(found["answers"])
-    title = str(article.get("title", "")).replace("_", " ")
-    return LabelledQuestion(str(found["id"]), title, str(paragraph["context"]), str(found["question"]), answers)
+    is_impossible = found.get("is_impossible", False)
+    if not isinstance(is_impossible, bool):
+        raise ValueError("its 'is_impossible' is neither true nor false")
+    return LabelledQuestion(
+        id_field(found, "id"),
+        optional_text(article, "title").replace("_", " "),
+        text_field(paragraph, "context"),
+        text_field(found, "question", may_be_blank=False),
+        () if is_impossible else _answers(found),
+    )
 
 
-def _answers(records: Any) -> tuple[tuple[int, str], ...]:
-    return tuple((int(answer["answer_start"]), str(answer["text"])) for answer in records)
+def _objects(record: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
+    return [as_object(each) for each in list_field(record, name)]
 
 
-def _check_spans(question: LabelledQuestion, path: Path, number: int) -> None:
+def _answers(record: Mapping[str, object]) -> tuple[tuple[int, str], ...]:
+    return tuple((whole_number(each, "answer_start"), text_field(each, "text")) for each in _objects(record, "answers"))
+
+
+def _misplaced_answer(question: LabelledQuestion) -> str | None:
+    """Return what is wrong with the first answer that is not in the context at its place, None where all are."""
     for start, text in question.answers:
         if not text or start < 0 or question.passage[start : start + len(text)] != text:
-            raise DataError(
-                f"{path}, line {number}: the answer at {start} of question {question.question_id!r} "
-                "is not in the context at that place"
-            )
+            return f"the answer at {start} of question {question.question_id!r} is not in the context at that place"
+    return None
 
 
-def _line_of(text: str, found: str) -> int:
-    """Return the line of a JSON text where a string value first stands, 1 if it is written otherwise."""
+def _line_of(text: str, found: object) -> int:
+    """Return the line of a JSON text where a value first stands, 1 if it is written otherwise."""
     at = text.find(json.dumps(found, ensure_ascii=False))
     return text.count("\n", 0, max(at, 0)) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A query, a passage that is relevant to it, and passages that are not, at least one."""
+    """A query, a passage that is relevant to it, and passages that are not; none of them equals the relevant one."""
 
     query: str
     positive: str
@@ -163,21 +170,40 @@ def read_triples(path: Path) -> list[Triple]:
 
 
 def _triple(path: Path, number: int, line: str) -> Triple:
-    try:
-        record = json.loads(line)
-        texts = record if isinstance(record, list) else _columns(record)
-        if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError("it has no anchor and positive, or an empty one")
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}, line {number}: not a triple ({type(error).__name__}: {error})") from error
-    return Triple(texts[0], texts[1], tuple(texts[2:]))
+    with of_line(path, number, "a triple"):
+        record = parse(line)
+        named = _listed(record) if isinstance(record, list) else _columns(as_object(record))
+        query, positive, *negatives = (as_text(value, name, may_be_blank=False) for name, value in named)
+        if positive in negatives:
+            raise ValueError(f"its {named[2 + negatives.index(positive)][0]!r} equals the positive")
+    return Triple(query, positive, tuple(negatives))
 
 
-def _columns(record: dict[str, Any]) -> list[str]:
-    query = record["query"] if "query" in record else record["anchor"]
-    numbered = [record[name] for name in sorted(record) if name.startswith("negative_")]
-    single = [record["negative"]] if "negative" in record else []
-    return [query, record["positive"], *single, *record.get("negatives", []), *numbered]
+def _listed(texts: Sequence[object]) -> list[tuple[str, object]]:
+    if len(texts) < 2:
+        raise ValueError("it has no anchor and positive")
+    names = ["anchor", "positive", *(f"negative {n}" for n in range(1, len(texts) - 1))]
+    return list(zip(names, texts, strict=True))
+
+
+def _columns(record: Mapping[str, object]) -> list[tuple[str, object]]:
+    """Return the texts of a record by their names: the query, the positive, then every negative, numbered ones last."""
+    query = "query" if "query" in record else "anchor"
+    listed = list_field(record, "negatives") if "negatives" in record else []
+    numbered = sorted((_number(name), name) for name in record if name.startswith("negative_"))
+    return [
+        *((name, field(record, name)) for name in (query, "positive")),
+        *((name, record[name]) for name in ("negative",) if name in record),
+        *((f"negatives {n}", text) for n, text in enumerate(listed, start=1)),
+        *((name, record[name]) for _, name in numbered),
+    ]
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix("negative_")
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"its {name!r} is none of negative, negatives, negative_1, negative_2…")
+    return int(digits)
 
 
 def holds_triples(path: Path) -> bool:
@@ -186,74 +212,11 @@ def holds_triples(path: Path) -> bool:
     Raises:
         DataError: the file cannot be read.
     """
-    if path.name.removesuffix(".gz").endswith(".json"):
+    if _is_squad(path):
         return False
     _, line = next(read_lines(path), (0, "{}"))
     try:
-        record = json.loads(line)
+        record = parse(line)
     except ValueError:
         return False
     return isinstance(record, list) or (isinstance(record, dict) and "positive" in record)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledCollection:
-    """A BEIR folder: document texts (title and text), queries, and judgements by query id; ids in file order."""
-
-    documents: dict[str, str]
-    queries: dict[str, str]
-    judgements: dict[str, dict[str, int]]
-
-
-def read_beir(folder: Path, split: str) -> LabelledCollection:
-    """Return the collection in folder with the judgements of one split.
-
-    Raises:
-        DataError: a file is missing or a line malformed; the message gives file, line and reason.
-    """
-    documents = {
-        str(record["_id"]): f"{record.get('title') or ''}\n{record['text']}".strip()
-        for record in _records(_existing(folder, "corpus.jsonl"))
-    }
-    return LabelledCollection(documents, read_queries(folder), read_judgements(folder, split))
-
-
-def read_queries(folder: Path) -> dict[str, str]:
-    """Return the queries of a BEIR folder by id, in file order; raises as `read_beir`."""
-    return {str(record["_id"]): str(record["text"]) for record in _records(_existing(folder, "queries.jsonl"))}
-
-
-def read_judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    """Return the grade of each judged document by query id, in file order; raises as `read_beir`."""
-    judgements: dict[str, dict[str, int]] = {}
-    path = folder / "qrels" / f"{split}.tsv"
-    if not path.is_file():
-        raise DataError(f"{path} is missing")
-    for number, line in read_lines(path):
-        fields = line.rstrip("\r\n").split("\t")
-        if number == 1 and fields[-1] == "score":
-            continue
-        try:
-            query_id, document_id, grade = fields
-            judgements.setdefault(query_id, {})[document_id] = int(grade)
-        except ValueError as error:
-            raise DataError(f"{path}, line {number}: not query id, document id and grade") from error
-    return judgements
-
-
-def _existing(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise DataError(f"{folder / name} is missing (also with .gz)")
-
-
-def _records(path: Path) -> Iterator[dict[str, object]]:
-    for number, line in read_lines(path):
-        try:
-            record = json.loads(line)
-            if "_id" not in record or "text" not in record:
-                raise ValueError("it lacks _id or text")
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path}, line {number}: not a record ({error})") from error
-        yield record

@@ -8,10 +8,11 @@ changed to what people type into a search box.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from models.training.data import LabelledQuestion, Triple, passages_by_title, read_beir
+from models.training.beir import read_beir
+from models.training.data import LabelledQuestion, Triple, passages_by_title
 from models.training.mining import Miner, Wanted
+from models.training.records import Source
 
 # Questions of these sets need their passage to be understood ("What did he do?"); they are no queries.
 NOT_SELF_CONTAINED_SETS = {"qamr_dev", "qamr_test", "fairytaleqa_train"}
@@ -92,23 +93,35 @@ def groups_from_paragraphs(passages: Sequence[str], miner: Miner, wanted: Wanted
     return [Group(*parts) for parts in zip(queries, rests, mined, strict=True) if parts[2]]
 
 
-def groups_from_beir(folder: Path, split: str, miner: Miner, wanted: Wanted, *, limit: int | None) -> list[Group]:
-    """Return groups of a judged query, one document judged relevant, and others; at most limit of them.
+def groups_from_beir(
+    source: Source, miner: Miner, wanted: Wanted, *, tell: Callable[[str], None] = lambda sentence: None
+) -> list[Group]:
+    """Return groups of a judged query, one document judged relevant, and others; at most as many as the source says.
 
-    Documents judged not relevant are its negatives; where they are too few, negatives are mined.
+    Documents judged not relevant are its negatives; where they are too few, negatives are mined. tell learns how many
+    judgements are left out, because their query or their document is not there.
     """
-    dataset = read_beir(folder, split)
+    dataset = read_beir(source.path, source.split)
     generator = random.Random(wanted.seed + 2)
+    known = {query_id: text for query_id, text in dataset.queries.items() if text.strip()}
     judged = [
-        (dataset.queries[query_id], [each for each in judgements.items() if each[0] in dataset.documents])
+        (known[query_id], [each for each in judgements.items() if each[0] in dataset.documents])
         for query_id, judgements in dataset.judgements.items()
-        if query_id in dataset.queries
+        if query_id in known
     ]
+    n_judgements = sum(map(len, dataset.judgements.values()))
+    n_lost = n_judgements - sum(len(grades) for _, grades in judged)
+    if n_lost:
+        tell(
+            f"{source.path}: {n_lost:,} of {n_judgements:,} judgements are left out: their query has no text "
+            "or their document is not there."
+        )
     judged = [each for each in judged if any(grade > 0 for _, grade in each[1])]
     triples = []
-    for query, grades in generator.sample(judged, len(judged))[:limit]:
+    for query, grades in generator.sample(judged, len(judged))[: source.limit]:
         relevant = [dataset.documents[document] for document, grade in grades if grade > 0]
         others = [dataset.documents[document] for document, grade in grades if grade <= 0]
+        others = [text for text in others if text not in relevant]  # two documents can hold the same
         generator.shuffle(others)
         triples.append((Triple(query, generator.choice(relevant), tuple(others[: wanted.n_negatives])), set(relevant)))
     return _completed(

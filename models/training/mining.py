@@ -119,14 +119,16 @@ def _alternating(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def bm25_hits(passages: Sequence[str], queries: Sequence[str], *, depth: int) -> list[list[str]]:
-    """Return each query's best passages in BM25 (Lucene's variant), best first, at most depth of them."""
-    if not queries or not any(passage.strip() for passage in passages):
-        return [[] for _ in queries]
+    """Return each query's best passages in BM25 (Lucene's variant), best first, at most depth of them.
+
+    None where no passage holds a word that BM25 counts: it leaves out stop words and single letters.
+    """
     stemmer = Stemmer.Stemmer("english")
+    words = bm25s.tokenize(list(passages), stopwords="en", stemmer=stemmer, show_progress=False)
+    if not queries or not words.vocab:
+        return [[] for _ in queries]
     index = bm25s.BM25()
-    index.index(
-        bm25s.tokenize(list(passages), stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
-    )
+    index.index(words, show_progress=False)
     tokens = bm25s.tokenize(list(queries), stopwords="en", stemmer=stemmer, show_progress=False)
     rows, _ = index.retrieve(tokens, k=min(depth, len(passages)), show_progress=False)
     return [[passages[row] for row in hits] for hits in rows]

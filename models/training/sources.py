@@ -1,12 +1,12 @@
 """What a training run is made of: files and folders in, groups to learn from and groups to measure on out."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TypeVar
 
 from models.errors import DataError
-from models.training.data import LabelledQuestion, Triple, holds_triples, read_questions, read_triples
+from models.training.data import LabelledQuestion, holds_triples, read_questions, read_triples
 from models.training.groups import (
     Group,
     groups_from_beir,
@@ -16,20 +16,14 @@ from models.training.groups import (
     self_contained,
 )
 from models.training.mining import Miner, Wanted
+from models.training.records import Source
 from models.training.sections import pairs_from_documents
+
+T = TypeVar("T")
 
 DEV_NEGATIVES = 9
 _HELD_OUT_SHARE = 0.05
 _MOST_HELD_OUT = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file or folder, the split of a BEIR folder, and the most groups to take from it, None for all."""
-
-    path: Path
-    split: str
-    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +41,19 @@ class GroupSources:
 
 
 def groups_of_sources(
-    sources: GroupSources, dev: GroupSources | None, miner: Miner, seed: int
+    sources: GroupSources, dev: GroupSources | None, miner: Miner, seed: int, *, tell: Callable[[str], None]
 ) -> tuple[list[Group], list[Group]]:
     """Return groups to learn from and groups to measure on: those of dev, or else a share that is held out.
+
+    tell learns, in a sentence a source, what is left out.
 
     Raises:
         DataError: a file is malformed, or dev gives no group.
     """
-    groups = _all_groups(sources, miner, seed)
+    groups = _all_groups(sources, miner, seed, tell)
     if dev is None:
         return _split_by_query(groups, seed)
-    held_out = _all_groups(dev, miner, seed)
+    held_out = _all_groups(dev, miner, seed, tell)
     if not held_out:
         raise DataError(f"the dev data gives no group of a relevant passage and {dev.n_negatives} that are not")
     return groups, held_out
@@ -69,13 +65,13 @@ def _split_by_query(groups: Sequence[Group], seed: int) -> tuple[list[Group], li
     return [each for each in groups if each.query not in held_out], [each for each in groups if each.query in held_out]
 
 
-def _all_groups(sources: GroupSources, miner: Miner, seed: int) -> list[Group]:
+def _all_groups(sources: GroupSources, miner: Miner, seed: int, tell: Callable[[str], None]) -> list[Group]:
     wanted = Wanted(sources.n_negatives, seed)
     groups: list[Group] = []
     paragraphs: dict[str, None] = {}
     for source in sources.files:
         if holds_triples(source.path):
-            triples = _sample(read_triples(source.path), source.limit, seed)
+            triples = sample(read_triples(source.path), source.limit, seed)
             groups += groups_from_triples(triples, miner, wanted)
         else:
             questions = read_questions(source.path)
@@ -84,14 +80,15 @@ def _all_groups(sources: GroupSources, miner: Miner, seed: int) -> list[Group]:
             groups += groups_from_questions(questions, miner, wanted, n_groups=limit)
     groups += groups_from_paragraphs(list(paragraphs), miner, wanted, n_groups=sources.paragraphs)
     for source in sources.datasets:
-        groups += groups_from_beir(source.path, source.split, miner, wanted, limit=source.limit)
+        groups += groups_from_beir(source, miner, wanted, tell=tell)
     for source in sources.documents:
-        pairs = _sample(pairs_from_documents(source.path), source.limit, seed)
+        pairs = sample(pairs_from_documents(source.path), source.limit, seed)
         groups += groups_from_triples(pairs, miner, wanted)
     return groups
 
 
-def _sample(items: Sequence[Triple], limit: int | None, seed: int) -> list[Triple]:
+def sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
+    """Return so many of the items at most, drawn at random, or all of them, in order, where limit is None."""
     return list(items) if limit is None else random.Random(seed).sample(items, min(limit, len(items)))
 
 

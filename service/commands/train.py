@@ -16,9 +16,10 @@ from models.training.log import LOG_FILE, Progress, read_log
 from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner
 from models.training.reader import NullSide, reader_task
+from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
-from models.training.sources import GroupSources, Source, groups_of_sources, split_by_title
+from models.training.sources import GroupSources, groups_of_sources, split_by_title
 from service.commands.faults import CommandError
 from service.commands.output import say
 from service.commands.progress import progress_display
@@ -58,7 +59,7 @@ def train_reader(data: Sequence[Path], dev: Path | None, null_side: NullSide, ru
 def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *, retrieval_weight: float) -> None:
     """Train a cross-encoder; raises as `train_reader`."""
     with _miner() as miner:
-        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed)
+        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
         task = reranker_task(groups, held_out, RetrievalTerm(miner, retrieval_weight), run.init, run.recipe)
     _run(task, run)
 
@@ -66,7 +67,7 @@ def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *,
 def train_dual(sources: GroupSources, dev: GroupSources | None, run: Run) -> None:
     """Train a dual encoder; raises as `train_reader`."""
     with _miner() as miner:
-        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed)
+        groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
     _run(dual_task(groups, held_out, run.init, run.recipe), run)
 
 

@@ -164,10 +164,25 @@ def test_checkpoints_that_do_not_fit_together_are_not_averaged(
     assert not (tmp_path / "mean").exists()
 
 
+def test_judgements_that_are_left_out_are_counted(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    beir = tmp_path / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    write_lines(beir / "corpus.jsonl", [{"_id": w, "title": "", "text": f"the {w} of the sea"} for w in WORDS])
+    write_lines(beir / "queries.jsonl", [{"_id": w, "text": f"where is the {w}"} for w in WORDS])
+    rows = [f"{w}\t{w if n % 2 else 'gone'}\t1" for n, w in enumerate(WORDS)]
+    (beir / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]))
+    options = quick(tiny_checkpoint("cross-encoder"), tmp_path / "run", "--negatives", "1", "--checks", "1")
+    done = tercet("train", "reranker", "--dataset", beir, *options)
+    assert done.code == 0, done.stderr
+    assert f"{beir}: 4 of 8 judgements are left out" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["reader", "--data", "{dir}/none.jsonl"], "none.jsonl, line 0: cannot be read"),
+        (["reader", "--data", "{dir}/none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
         (["reader", "--data", "{dir}/bad.jsonl"], "bad.jsonl, line 1: the answer at 1 of question 'x'"),
         (["reader", "--data", "{dir}/empty.jsonl"], "The data holds no question to learn from"),
         (["reader", "--data", "{dir}/good.jsonl", "--init", "nothing"], "--init 'nothing' is neither"),

@@ -10,9 +10,10 @@ from models.calibration import sigmoid
 from models.errors import DataError
 from models.folder import open_model_folder
 from models.reader import Reader
+from models.training.beir import read_beir
 from models.training.calibrate import ReadQuestions, fit_answer, read_all
 from models.training.collection import write_collection
-from models.training.data import LabelledQuestion, read_beir
+from models.training.data import LabelledQuestion
 from tests.conftest import TinyModels
 
 QUESTIONS = [

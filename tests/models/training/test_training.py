@@ -19,22 +19,17 @@ from models.export import export
 from models.folder import Kind, open_model_folder
 from models.tokenization import Tokenizer
 from models.training.batches import pad, padded_batch, token_budget_batches
+from models.training.beir import read_beir
 from models.training.checkpoints import checkpoint_folder, load_checkpoint
-from models.training.data import (
-    LabelledQuestion,
-    Triple,
-    holds_triples,
-    read_beir,
-    read_questions,
-    read_triples,
-)
+from models.training.data import LabelledQuestion, Triple, read_questions
 from models.training.dual import dual_task
 from models.training.fast import ByteDropout, load_for_training
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_triples
 from models.training.log import Progress
 from models.training.loop import Pace, Recipe, Task, train
-from models.training.mining import Miner, Wanted
+from models.training.mining import Miner, Wanted, bm25_hits
 from models.training.reader import NullSide, reader_task, span_examples
+from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
 from models.training.sections import pairs_from_documents
@@ -319,70 +314,6 @@ def test_edited_questions_differ_in_what_their_passage_lacks() -> None:
     assert edited["q6-edited"] == "who was not there"
 
 
-def test_squad_json_is_read_and_its_faults_are_named(tmp_path: Path) -> None:
-    answer = {"text": "sea", "answer_start": 4}
-    asked = [
-        {"id": "a", "question": "what is it", "answers": [answer], "is_impossible": False},
-        {"id": "b", "question": "why", "answers": [], "plausible_answers": [answer], "is_impossible": True},
-    ]
-    data = {"data": [{"title": "The_Sea", "paragraphs": [{"context": "the sea", "qas": asked}]}]}
-    path = tmp_path / "dev.json"
-    path.write_text(json.dumps(data, indent=1))
-    first, second = read_questions(path)
-    assert (first.title, first.query, first.answers) == ("The Sea", "what is it", ((4, "sea"),))
-    assert second.answers == ()
-
-    asked[0]["answers"] = [{"text": "sea", "answer_start": 3}]
-    path.write_text(json.dumps(data, indent=1))
-    line = path.read_text().split('"a"')[0].count("\n") + 1
-    with pytest.raises(DataError, match=rf"line {line}: the answer at 3 of question 'a' is not in the context"):
-        read_questions(path)
-    path.write_text('{"data": [{"title": "x"}]}')
-    with pytest.raises(DataError, match=r"not SQuAD 2\.0's format"):
-        read_questions(path)
-    path.write_text('{"data":\n nonsense}')
-    with pytest.raises(DataError, match="line 2: not JSON"):
-        read_questions(path)
-
-
-def test_triples_come_in_every_shape_of_sentence_transformers(tmp_path: Path) -> None:
-    path = tmp_path / "triples.jsonl"
-    shapes = [
-        ["q", "p", "n"],
-        {"anchor": "q", "positive": "p", "negative": "n"},
-        {"query": "q", "positive": "p", "negatives": ["n", "m"]},
-        {"anchor": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},
-        {"anchor": "q", "positive": "p"},
-    ]
-    path.write_text("".join(json.dumps(shape) + "\n" for shape in shapes))
-    assert holds_triples(path)
-    assert [triple.negatives for triple in read_triples(path)] == [("n",), ("n",), ("n", "m"), ("n", "m"), ()]
-    path.write_text(json.dumps(["q", "p"]) + "\n" + json.dumps(["q"]) + "\n")
-    with pytest.raises(DataError, match=r"triples\.jsonl, line 2: not a triple"):
-        read_triples(path)
-    assert not holds_triples(write_questions(tmp_path / "questions.jsonl"))
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"id": "x"}', "line 2: not a question record"),
-        ("{", "line 2: not a question record"),
-        (
-            '{"id": "x", "context": "abc", "question": "q", "answers": [{"text": "b", "answer_start": 0}]}',
-            "line 2: the answer at 0 of question 'x' is not in the context",
-        ),
-    ],
-)
-def test_bad_records_are_refused_with_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:
-    path = tmp_path / "bad.jsonl"
-    good = '{"id": "x", "context": "a\u2028b", "question": "q", "answers": []}\n'
-    path.write_text(good + line + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match=reason) as caught:
-        read_questions(path)
-    assert "bad.jsonl" in str(caught.value)
-
-
 def test_group_negatives_hold_no_answer(tmp_path: Path, tiny_miner: Miner) -> None:
     questions = read_questions(write_questions(tmp_path / "train.jsonl"))
     groups = groups_from_questions(questions, tiny_miner, Wanted(2, 1), n_groups=6)
@@ -425,9 +356,38 @@ def test_beir_groups_follow_the_judgements_and_bad_folders_are_named(tmp_path: P
     with pytest.raises(DataError, match=r"corpus\.jsonl is missing"):
         read_beir(tmp_path, "train")
     write_beir(tmp_path)
-    [group] = groups_from_beir(tmp_path, "train", tiny_miner, Wanted(3, 1), limit=5)
+    [group] = groups_from_beir(Source(tmp_path, "train", 5), tiny_miner, Wanted(3, 1))
     assert (group.query, group.positive) == ("query", "the tower")
     assert set(group.negatives) == {"the lima", "the porto", "the harbour"}
+
+
+def test_judgements_that_cannot_be_used_are_counted(tmp_path: Path, tiny_miner: Miner) -> None:
+    write_beir(tmp_path)
+    rows = (tmp_path / "qrels" / "train.tsv").read_text()
+    (tmp_path / "qrels" / "train.tsv").write_text(f"{rows}q\tgone\t1\nnobody\td1\t1\nblank\td1\t1\n")
+    with (tmp_path / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "blank", "text": " "}\n')
+    told: list[str] = []
+    groups = groups_from_beir(Source(tmp_path, "train", None), tiny_miner, Wanted(3, 1), tell=told.append)
+    assert [group.query for group in groups] == ["query"]
+    [sentence] = told
+    assert f"{tmp_path}: 3 of 7 judgements are left out" in sentence
+
+
+def test_a_document_that_repeats_a_relevant_one_is_no_negative(tmp_path: Path, tiny_miner: Miner) -> None:
+    write_beir(tmp_path)
+    with (tmp_path / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "twin", "title": "", "text": "the tower"}\n')
+    with (tmp_path / "qrels" / "train.tsv").open("a") as file:
+        file.write("q\ttwin\t0\n")
+    [group] = groups_from_beir(Source(tmp_path, "train", None), tiny_miner, Wanted(3, 1))
+    assert set(group.negatives) == {"the lima", "the porto", "the harbour"}
+
+
+@pytest.mark.parametrize("passage", ["the of", "a", "?"])
+def test_passages_without_a_word_that_bm25_counts_are_found_by_nothing(passage: str, tiny_miner: Miner) -> None:
+    assert bm25_hits([passage, "in on"], ["the", "lima"], depth=5) == [[], []]
+    assert groups_from_triples([Triple("lima", passage, ())], tiny_miner, Wanted(1, 1)) == []
 
 
 def test_triples_keep_their_own_negatives_and_those_with_too_few_are_left_out(tiny_miner: Miner) -> None:
