@@ -69,7 +69,10 @@ def export(
 @calibration.command("reader")
 def calibrate_reader(
     data: Annotated[
-        list[Path], typer.Option(help="Labelled questions, JSON Lines or SQuAD 2.0 JSON; may be given again.")
+        list[str],
+        typer.Option(
+            metavar="FILE[#N]", help="Labelled questions, JSON Lines or SQuAD 2.0 JSON, N at most; may be given again."
+        ),
     ],
     model: Model = None,
     precision: Annotated[
@@ -79,34 +82,44 @@ def calibrate_reader(
         bool,
         typer.Option(help="Whether answerable and unanswerable questions weigh the same, whatever their numbers."),
     ] = True,
-    queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions of each file.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many questions of each file that has no #N.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Tune the no-answer threshold and the probability of an answer."""
     from service.commands.calibrate import ReaderTask, calibrate_reader
+    from service.commands.data_sources import parse_source
 
-    calibrate_reader(ReaderTask(data, precision, balance, queries), load_settings(reader=model), as_json=json)
+    task = ReaderTask([parse_source(each) for each in data], precision, balance, queries)
+    calibrate_reader(task, load_settings(reader=model), as_json=json)
 
 
 @calibration.command("reranker")
 def calibrate_reranker(
     data: Annotated[
-        list[Path] | None,
-        typer.Option(help="Labelled questions, JSON Lines or SQuAD 2.0 JSON, over their passages; may be given again."),
+        list[str] | None,
+        typer.Option(
+            metavar="FILE[#N]",
+            help="Labelled questions (JSON Lines, SQuAD 2.0 JSON) over their passages, N at most; may be given again.",
+        ),
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR[:SPLIT]", help="A BEIR folder, its dev split; may be given again."),
+        typer.Option(metavar="DIR[:SPLIT][#N]", help="A BEIR folder, its dev split; may be given again."),
     ] = None,
     model: Model = None,
-    queries: Annotated[int, typer.Option(min=2, help="At most so many queries of each.")] = 100,
+    queries: Annotated[int, typer.Option(min=2, help="At most so many queries of each that has no #N.")] = 100,
     indexes: Store = None,
     json: Json = False,
 ) -> None:
     """Tune how relevance mixes the rerank logit with the retrieval scores, and make it a probability."""
     from service.commands.calibrate import RerankerTask, calibrate_reranker
+    from service.commands.data_sources import parse_dataset, parse_source
 
     if not (data or dataset):
         raise typer.BadParameter("give --data or --dataset, each once or more often")
     settings = load_settings(cross_encoder=model, data_path=indexes)
-    calibrate_reranker(RerankerTask(data or [], dataset or [], queries), settings, as_json=json)
+    files = [parse_source(each) for each in data or []]
+    folders = [parse_dataset(each, "dev") for each in dataset or []]
+    calibrate_reranker(RerankerTask(files, folders, queries), settings, as_json=json)

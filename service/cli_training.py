@@ -167,7 +167,7 @@ def _sources(
     data: list[str] | None, dataset: list[str] | None, documents: list[str] | None, paragraphs: int, negatives: int
 ) -> "GroupSources":
     from models.training.sources import GroupSources
-    from service.commands.train import parse_dataset, parse_source
+    from service.commands.data_sources import parse_dataset, parse_source
 
     if not (data or dataset or documents):
         raise typer.BadParameter("give --data, --dataset or --documents, each once or more often")
@@ -182,7 +182,7 @@ def _sources(
 
 def _held_out(dev: list[str] | None, dev_dataset: list[str] | None) -> "GroupSources | None":
     from models.training.sources import DEV_NEGATIVES, GroupSources
-    from service.commands.train import parse_dataset, parse_source
+    from service.commands.data_sources import parse_dataset, parse_source
 
     if not (dev or dev_dataset):
         return None

@@ -32,6 +32,7 @@ from models.training.data import LabelledQuestion
 
 _RIGHT_F1 = 0.5
 _FEWEST_ANSWERS = 10  # the precision of fewer is chance
+_FEWEST_MARGINS = 2  # one to learn from, one to measure on
 _QUESTIONS_AT_ONCE = 64  # enough windows for every thread; bounds the memory of their logits
 
 
@@ -95,13 +96,16 @@ def fit_answer(read: ReadQuestions, *, origin: str, precision: float | None = No
 
     Raises:
         DataError: there is no answerable or no unanswerable question, so that nothing weighs against answering or
-            against silence; the precision is out of reach; or the margin does not tell right answers from wrong ones.
+            against silence; fewer than two have a span; the precision is out of reach; or the margin does not tell
+            right answers from wrong ones.
     """
     weights = _weights(read, origin, balances=balances)
+    known = np.isfinite(read.margins)
+    if known.sum() < _FEWEST_MARGINS:
+        raise DataError(f"in {origin}, {known.sum()} of {known.size} passages hold a span; at least 2 are needed")
     is_right = read.f1 >= _RIGHT_F1
     points = operating_points(read.margins, is_right, weights=weights)
     threshold = _best_f1_threshold(read, weights) if precision is None else _reaching(points, precision, origin)
-    known = np.isfinite(read.margins)
     curve = _fit_curve(read.margins[known], is_right[known], weights[known], origin)
     calibration = AnswerCalibration(
         threshold=threshold,

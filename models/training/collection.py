@@ -15,7 +15,10 @@ from models.training.groups import self_contained
 def write_collection(
     questions: Sequence[LabelledQuestion], distractors: Iterable[str], out: Path, *, split: str = "dev"
 ) -> int:
-    """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv to out and return the number of judged questions."""
+    """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv to out and return the number of judged questions.
+
+    Documents and queries get numbers as ids: those of questions may repeat, or hold what a table cannot.
+    """
     asked = self_contained(questions)
     titles = {question.passage: question.title for question in questions}
     passages = list(dict.fromkeys([*titles, *distractors]))
@@ -25,8 +28,8 @@ def write_collection(
         out / "corpus.jsonl",
         ({"_id": numbers[text], "title": titles.get(text, ""), "text": text} for text in passages),
     )
-    _write_lines(out / "queries.jsonl", ({"_id": question.question_id, "text": question.query} for question in asked))
-    rows = "".join(f"{question.question_id}\t{numbers[question.passage]}\t1\n" for question in asked)
+    _write_lines(out / "queries.jsonl", ({"_id": f"q{n}", "text": question.query} for n, question in enumerate(asked)))
+    rows = "".join(f"q{n}\t{numbers[question.passage]}\t1\n" for n, question in enumerate(asked))
     (out / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows, encoding="utf-8")
     return len(asked)
 

@@ -2,20 +2,22 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from indexer.files import shown_path
 from models.calibration import CurveQuality, ReliabilityBin
 from models.folder import ModelFolder, open_model_folder, write_settings
 from models.reader import Reader
 from models.training.calibrate import AnswerFit, fit_answer, read_all
-from models.training.data import LabelledQuestion, read_questions
+from models.training.data import read_questions
+from models.training.records import Source
 from service.calibrate import CurveFit, RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
+from service.commands.data_sources import distinct_names
 from service.commands.evaluate import indexed_dataset
 from service.commands.faults import CommandError
 from service.commands.output import console, counted, print_json, printable, say
@@ -34,7 +36,7 @@ _SPLIT = "dev"
 class ReaderTask:
     """What to tune a reader on: precision None is for the best F1, limit None for every question of each file."""
 
-    data: Sequence[Path]
+    data: Sequence[Source]
     precision: float | None
     balances: bool
     limit: int | None
@@ -42,10 +44,10 @@ class ReaderTask:
 
 @dataclass(frozen=True, slots=True)
 class RerankerTask:
-    """What to tune a cross-encoder on: files of questions, BEIR folders as DIR[:SPLIT], and queries of each at most."""
+    """What to tune a cross-encoder on: files of questions, BEIR folders, and queries of each at most."""
 
-    data: Sequence[Path]
-    datasets: Sequence[str]
+    data: Sequence[Source]
+    datasets: Sequence[Source]
     limit: int
 
 
@@ -58,13 +60,14 @@ def calibrate_reader(task: ReaderTask, settings: Settings, *, as_json: bool) -> 
         CommandError: the folder cannot be written.
     """
     folder = _writable(open_model_folder(settings.reader, "reader"))
-    questions = [question for path in task.data for question in read_questions(path)[: task.limit]]
+    questions = [each for source in task.data for each in read_questions(source.path)[: _limit(source, task.limit)]]
+    origin = ", ".join(_names(task.data))
     if not questions:
-        raise CommandError(f"{_names(task.data)} holds no question")
+        raise CommandError(f"{origin} holds no question")
     reader = Reader(folder, n_threads=model_threads(settings), device=settings.device)
     with progress_display() as display:
         read = read_all(reader, questions, lambda n: display.update("Reading", n, len(questions)))
-    fit = fit_answer(read, origin=_names(task.data), precision=task.precision, balances=task.balances)
+    fit = fit_answer(read, origin=origin, precision=task.precision, balances=task.balances)
     stored = write_settings(folder.path, folder.settings.model_copy(update={"answer": fit.calibration}))
     _warn_of_few(len(questions), "question")
     if as_json:
@@ -85,8 +88,8 @@ def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool)
     encoder = open_model_folder(settings.dual_encoder, "dual-encoder")
     collections = [_collect_dataset(each, settings, task.limit) for each in task.datasets]
     collections += [_collect_questions(each, settings, task.limit) for each in task.data]
-    names = _names([*(Path(each.partition(":")[0]) for each in task.datasets), *task.data])
-    fit = fit_relevance(collections, origin=f"dev queries of {names}, with {encoder.settings.name}")
+    names = ", ".join(_names([*task.datasets, *task.data]))
+    fit = fit_relevance(collections, origin=f"queries of {names}, with {encoder.settings.name}")
     learned = {
         "relevance": fit.mix.calibration,
         "pair_relevance": fit.pair.calibration if fit.pair is not None else None,
@@ -100,40 +103,41 @@ def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool)
         _print_relevance_fit(stored, fit)
 
 
-def _collect_dataset(argument: str, settings: Settings, limit: int) -> ScoredCandidates:
-    """Return the candidates of a BEIR folder, given as DIR or DIR:SPLIT."""
-    folder, _, split = argument.partition(":")
-    return _collect(Path(folder), split or _SPLIT, settings, limit)
+def _collect_dataset(source: Source, settings: Settings, limit: int) -> ScoredCandidates:
+    """Return the candidates of a BEIR folder."""
+    return _collect(source.path, source.split, settings, _limit(source, limit))
 
 
-def _collect_questions(path: Path, settings: Settings, limit: int) -> ScoredCandidates:
+def _collect_questions(source: Source, settings: Settings, limit: int) -> ScoredCandidates:
     """Return the candidates of labelled questions over their own passages, indexed for this once."""
-    with _questions_as_dataset(path) as dataset:
-        scratch = settings.model_copy(update={"data_path": dataset.parent / "data"})
-        return _collect(dataset, _SPLIT, scratch, limit)
+    with tempfile.TemporaryDirectory(prefix="tercet-calibrate-") as scratch:
+        dataset = _questions_as_dataset(source.path, Path(scratch))
+        indexed_there = settings.model_copy(update={"data_path": Path(scratch) / "data"})
+        return _collect(dataset, _SPLIT, indexed_there, _limit(source, limit))
 
 
-@contextmanager
-def _questions_as_dataset(path: Path) -> Iterator[Path]:
+def _questions_as_dataset(path: Path, scratch: Path) -> Path:
     check_train_extra()
     from models.training.collection import write_collection
 
-    questions: list[LabelledQuestion] = read_questions(path)
-    with tempfile.TemporaryDirectory(prefix="tercet-calibrate-") as scratch:
-        dataset = Path(scratch) / path.name.partition(".")[0]
-        if write_collection(questions, [], dataset, split=_SPLIT) == 0:
-            raise CommandError(f"{path} holds no answerable question that can be understood without its passage")
-        yield dataset
+    dataset = scratch / "questions" / shown_path(path.name)[:100]
+    if write_collection(read_questions(path), [], dataset, split=_SPLIT) == 0:
+        raise CommandError(f"{path} holds no answerable question that can be understood without its passage")
+    return dataset
 
 
-def _collect(dataset: Path, split: str, settings: Settings, limit: int) -> ScoredCandidates:
+def _limit(source: Source, limit: int | None) -> int | None:
+    return limit if source.limit is None else source.limit
+
+
+def _collect(dataset: Path, split: str, settings: Settings, limit: int | None) -> ScoredCandidates:
     queries = read_judged_queries(dataset, split=split, limit=limit)
     indexed = indexed_dataset(dataset, settings, reindexes=False)
 
     async def collect() -> ScoredCandidates:
         async with open_engine(indexed) as engine:
             with progress_display() as display, problems_as_faults():
-                phase = f"{dataset.name}, reranking"
+                phase = f"{shown_path(dataset.name)}, reranking"
                 return await scored_candidates(engine, queries, lambda n: display.update(phase, n, len(queries)))
 
     return asyncio.run(collect())
@@ -149,8 +153,10 @@ def _writable(folder: ModelFolder) -> ModelFolder:
         raise CommandError(f"{folder.path} cannot be written ({reason}); copy it and name the copy") from error
 
 
-def _names(paths: Sequence[Path]) -> str:
-    return ", ".join(path.resolve().name for path in paths)
+def _names(sources: Sequence[Source]) -> list[str]:
+    """Return what model.json calls the sources: `beir:test`, `dev.jsonl`."""
+    names = distinct_names([source.path for source in sources])
+    return [f"{name}:{each.split}" if each.split else name for name, each in zip(names, sources, strict=True)]
 
 
 def _warn_of_few(n: int, noun: str) -> None:
@@ -160,7 +166,7 @@ def _warn_of_few(n: int, noun: str) -> None:
 
 
 def _head(folder: ModelFolder) -> dict[str, object]:
-    return {"name": folder.settings.name, "path": str(folder.path), "fingerprint": folder.fingerprint}
+    return {"name": folder.settings.name, "path": shown_path(folder.path), "fingerprint": folder.fingerprint}
 
 
 def _print_answer_fit(folder: ModelFolder, fit: AnswerFit) -> None:

@@ -15,6 +15,7 @@ from indexer.publish import current_snapshot
 from models.folder import BUNDLED, SETTINGS_FILE, Kind, bundled_names, open_model_folder
 from models.reader import Reader
 from models.training.data import read_questions
+from service.commands.data_sources import distinct_names
 from service.commands.faults import CommandError
 from service.commands.index import IndexRun, build_index, build_settings
 from service.commands.measures import print_rankings, print_reading
@@ -103,6 +104,10 @@ def _check_fit(task: Evaluation, subject: Subject, files: Sequence[Path]) -> Non
     gone = [each for each in files if not each.exists()]
     if gone:
         raise CommandError(f"there is no folder and no file {gone[0]}")
+    resolved = [each.resolve() for each in task.datasets]
+    twice = [each for number, each in enumerate(task.datasets) if resolved[number] in resolved[:number]]
+    if twice:
+        raise CommandError(f"{twice[0]} is given twice")
     if subject.kind == "reader" and (len(task.datasets) > 1 or not files):
         raise CommandError(f"{task.target!r} is a reader: give it one file of labelled questions, with --questions")
     if subject.kind != "reader" and task.target is not None and files:
@@ -137,15 +142,15 @@ def find_subject(target: str | None, settings: Settings) -> Subject:
 
 def evaluate_rankings(task: Evaluation, subject: Subject) -> None:
     """Rank all queries of each data set by each strategy, over the named index or one of the data set's documents."""
-    queries = {each: read_judged_queries(each, split=task.split, limit=task.limit) for each in task.datasets}
+    queries = [read_judged_queries(each, split=task.split, limit=task.limit) for each in task.datasets]
     found: list[DatasetRankings] = []
     sections: list[DatasetSection] = []
-    for dataset, own in queries.items():
+    for dataset, name, own in zip(task.datasets, distinct_names(task.datasets), queries, strict=True):
         if subject.is_index:
             indexed = subject.settings.model_copy(update={"request_timeout_seconds": _QUERY_SECONDS})
         else:
             indexed = indexed_dataset(dataset, subject.settings, reindexes=task.reindexes)
-        rankings, section = asyncio.run(_measure(indexed, own, task, name=_name(dataset)))
+        rankings, section = asyncio.run(_measure(indexed, own, task, name=name))
         found.append(rankings)
         sections += [] if section is None else [section]
     print_rankings(found, split=task.split, as_json=task.as_json)
@@ -166,10 +171,6 @@ def _write_report(path: Path, page: str) -> None:
     say(f"The report is {path}.")
 
 
-def _name(dataset: Path) -> str:
-    return dataset.resolve().name
-
-
 def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Settings:
     """Return the settings of an index of this content by these models, which is built unless it is there."""
     encoder = open_model_folder(settings.dual_encoder, "dual-encoder")
@@ -183,7 +184,7 @@ def indexed_dataset(dataset: Path, settings: Settings, *, reindexes: bool) -> Se
         recipe.model_dump_json(exclude={"keep"}),
     ]
     fingerprint = hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:12]
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", _name(dataset)).strip("-_")[:40]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.resolve().name).strip("-_")[:40]
     changes = {"index": f"{name or 'dataset'}-{fingerprint}", "data_path": settings.data_path / _FOLDER}
     indexed = settings.model_copy(update=changes | {"request_timeout_seconds": _QUERY_SECONDS})
     if reindexes or current_snapshot(indexed.data_path / indexed.index) is None:

@@ -16,11 +16,10 @@ from models.training.log import LOG_FILE, Progress, read_log
 from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner
 from models.training.reader import NullSide, reader_task
-from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
 from models.training.sources import GroupSources, groups_of_sources, split_by_title
-from service.commands.faults import CommandError
+from service.commands.data_sources import distinct_names
 from service.commands.output import say
 from service.commands.progress import progress_display
 from service.report.plots import training_plot
@@ -120,7 +119,7 @@ def _run(task: Task, run: Run) -> None:
 def _draw_curves(runs: Sequence[Path], out: Path) -> None:
     """Write how loss and dev measures went in the runs as a picture into out, unless there is no run."""
     if runs:
-        logs = {run.resolve().name: read_log(run / LOG_FILE) for run in runs}
+        logs = {name: read_log(run / LOG_FILE) for name, run in zip(distinct_names(runs), runs, strict=True)}
         (out / CURVES_FILE).write_text(training_plot(logs), encoding="utf-8")
 
 
@@ -135,33 +134,3 @@ def _shown(update: Callable[[str, int, int | None], None], phase: str) -> Callab
 
 def _of(measures: Mapping[str, float]) -> str:
     return "".join(f", {name} {value:.4f}" for name, value in measures.items())
-
-
-def parse_source(text: str) -> Source:
-    """Return the source that `PATH` or `PATH#N` means.
-
-    Raises:
-        CommandError: there is no such file or folder, or N is no number of at least 1.
-    """
-    path, mark, limit = text.rpartition("#")
-    if not mark or Path(text).exists():
-        path, limit = text, ""
-    if not Path(path).exists():
-        raise CommandError(f"{path} is not there")
-    if mark and limit and not (limit.isascii() and limit.isdigit() and int(limit) >= 1):
-        raise CommandError(f"{text}: what follows # is {limit!r}, not a number of at least 1")
-    return Source(Path(path), "", int(limit) if limit else None)
-
-
-def parse_dataset(text: str, default_split: str) -> Source:
-    """Return the source that `DIR`, `DIR:SPLIT` or either with `#N` means; raises as `parse_source`."""
-    path, mark, limit = text.rpartition("#")
-    if not mark:
-        path, limit = text, ""
-    folder, colon, split = path.rpartition(":")
-    if not colon or Path(path).is_dir():
-        folder, split = path, default_split
-    source = parse_source(f"{folder}{mark}{limit}")
-    if not source.path.is_dir():
-        raise CommandError(f"{source.path} is no folder")
-    return Source(source.path, split, source.limit)

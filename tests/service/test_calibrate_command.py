@@ -1,6 +1,7 @@
 """`tercet calibrate`: what is learned is stored, and a run that fails leaves the model as it was."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -139,16 +140,7 @@ def test_a_reranker_learns_from_a_collection_and_from_questions(
     tercet: Run, cross_encoder: Path, tmp_path: Path
 ) -> None:
     texts = passages(24)
-    dataset = tmp_path / "beir"
-    (dataset / "qrels").mkdir(parents=True)
-    asked = range(0, 24, 2)
-    write_questions(
-        dataset / "corpus.jsonl", [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    )
-    write_questions(dataset / "queries.jsonl", [{"_id": f"q{i}", "text": texts[i]} for i in asked])
-    (dataset / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i}\t1\n" for i in asked)
-    )
+    dataset = write_beir(tmp_path / "beir", "test")
     records = [question(i, text, (0, text.split()[0])) for i, text in enumerate(texts)]
     data = write_questions(tmp_path / "squad.jsonl", [each | {"question": each["context"]} for each in records])
     before = open_model_folder(str(cross_encoder), "cross-encoder").settings
@@ -168,8 +160,67 @@ def test_a_reranker_learns_from_a_collection_and_from_questions(
     assert after.relevance is not None
     assert after.pair_relevance is not None
     assert (after.relevance.model_dump(), after.pair_relevance.model_dump()) == (mix, pair)
-    assert after.relevance.origin == "dev queries of beir, squad.jsonl, with tiny-dual-encoder"
+    assert after.relevance.origin == "queries of beir:test, squad.jsonl, with tiny-dual-encoder"
     assert after.model_copy(update={"relevance": before.relevance, "pair_relevance": None}) == before
+
+
+def write_beir(folder: Path, split: str) -> Path:
+    """Write a collection whose every second document is asked for."""
+    texts = passages(24)
+    (folder / "qrels").mkdir(parents=True)
+    asked = range(0, 24, 2)
+    write_questions(
+        folder / "corpus.jsonl", [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    )
+    write_questions(folder / "queries.jsonl", [{"_id": f"q{i}", "text": texts[i]} for i in asked])
+    rows = "".join(f"q{i}\td{i}\t1\n" for i in asked)
+    (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return folder
+
+
+def test_a_folder_with_a_colon_is_taken_as_it_stands_and_n_queries_of_it(
+    tercet: Run, cross_encoder: Path, tmp_path: Path
+) -> None:
+    dataset = write_beir(tmp_path / "co:lon" / "x", "dev")
+    code, out, err = tercet("calibrate", "reranker", "--dataset", f"{dataset}#5", "--model", cross_encoder, "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert (result["n_queries"], result["mix"]["calibration"]["origin"]) == (
+        5,
+        "queries of x:dev, with tiny-dual-encoder",
+    )
+
+
+def test_questions_whose_ids_repeat_or_hold_tabs_are_as_many_queries(
+    tercet: Run, cross_encoder: Path, tmp_path: Path
+) -> None:
+    texts = passages(12)
+    records = [question(0, text, (0, text.split()[0])) | {"question": text} for text in texts]
+    records[3]["id"] = "a\tb"
+    data = write_questions(tmp_path / ".hidden.jsonl", records)
+    code, out, err = tercet("calibrate", "reranker", "--data", f"{data}#10", "--model", cross_encoder, "--json")
+    assert code == 0, err
+    assert json.loads(out)["n_queries"] == 10
+
+
+def test_a_file_whose_name_is_not_utf_8_is_learned_from(tercet: Run, reader: Path, tmp_path: Path) -> None:
+    data, _ = planted(reader, tmp_path / "dev.jsonl")
+    odd = data.rename(os.fsdecode(os.fsencode(tmp_path) + b"/de\xffv.jsonl"))
+    code, out, err = tercet("calibrate", "reader", "--data", f"{odd}#50", "--model", reader, "--json")
+    assert code == 0, err
+    assert (json.loads(out)["n_questions"], json.loads(out)["calibration"]["origin"]) == (50, "de\\xffv.jsonl")
+    answer = open_model_folder(str(reader), "reader").settings.answer
+    assert answer is not None
+    assert answer.origin == "de\\xffv.jsonl"
+
+
+def test_a_single_span_is_one_sentence(tercet: Run, reader: Path, tmp_path: Path) -> None:
+    text = passages(1)[0]
+    silent = question(1, "") | {"question": "where is it"}
+    data = write_questions(tmp_path / "dev.jsonl", [question(0, text, (0, text.split()[0])), silent])
+    code, _, err = tercet("calibrate", "reader", "--data", data, "--model", reader)
+    assert code == 1
+    assert "1 of 2 passages hold a span; at least 2 are needed" in err
 
 
 def test_a_reranker_without_judged_queries_stays_as_it_was(tercet: Run, cross_encoder: Path, tmp_path: Path) -> None:

@@ -170,6 +170,15 @@ def test_several_data_sets_get_a_mean_and_a_table(tercet: Tercet, dataset: Path,
     assert all(re.fullmatch(r"[01]\.\d{3} ±0\.\d{3}", row.split("│")[4].strip()) for row in rows)
 
 
+def test_data_sets_of_one_name_are_told_apart(tercet: Tercet, dataset: Path, tmp_path: Path) -> None:
+    other = write_beir(tmp_path / "two" / dataset.name)
+    done = tercet("evaluate", "--dataset", dataset, "--dataset", other, "--mode", "bm25", "--json")
+    assert done.code == 0, done.stderr
+    names = [f"{each.parent.name}/{each.name}" for each in (dataset, other)]
+    assert list(done.result["datasets"]) == list(done.result["indexes"]) == names
+    assert done.result["mean"]["bm25"]["n_queries"] == 8
+
+
 def measured(settings: Settings, queries: Sequence[JudgedQuery], strategy: Strategy) -> list[RankedQuery]:
     async def run() -> list[RankedQuery]:
         async with open_engine(settings) as engine:
@@ -312,6 +321,7 @@ def test_what_does_not_fit_together_is_one_sentence(settings: Settings, dataset:
         (settings.index, [questions], "is an index: give it BEIR folders"),
         (None, [questions, dataset], "measured alone"),
         (None, [tmp_path / "gone"], "no folder and no file"),
+        (None, [dataset, dataset / ".." / dataset.name], r"harbour/\.\./harbour is given twice"),
     ]
     for target, datasets, sentence in cases:
         task = Evaluation(target, datasets, "test", None, [], False, False, None, "tercet")

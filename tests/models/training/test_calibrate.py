@@ -1,6 +1,7 @@
 """What a reader learns of its own scores, and the collection that a reranker is tuned on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,10 +133,26 @@ def test_passages_without_a_span_are_never_answered() -> None:
     assert fit.coverage == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("spans", [0, 1])
+def test_a_single_span_teaches_no_probability(spans: int) -> None:
+    margins = np.array([2.0, -np.inf]) if spans else np.full(2, -np.inf)
+    few = ReadQuestions(margins, np.array([1.0, 0.0]), np.array([True, False]))
+    with pytest.raises(DataError, match=f"in made, {spans} of 2 passages hold a span; at least 2 are needed"):
+        fit_answer(few, origin="made")
+    two = ReadQuestions(np.array([2.0, 1.0]), np.array([1.0, 0.0]), np.array([True, False]))
+    assert fit_answer(two, origin="made").calibration.margin_weight > 0
+
+
+def test_ids_of_questions_may_repeat_or_hold_tabs(tmp_path: Path) -> None:
+    asked = [replace(QUESTIONS[0], question_id=each) for each in ("same", "same", "a\tb")]
+    assert write_collection(asked, [], tmp_path) == 3
+    assert read_beir(tmp_path, "dev").judgements == {"q0": {"p0": 1}, "q1": {"p0": 1}, "q2": {"p0": 1}}
+
+
 def test_questions_become_a_collection_that_reads_back(tmp_path: Path) -> None:
     assert write_collection(QUESTIONS, ["a distractor"], tmp_path) == 1
     collection = read_beir(tmp_path, "dev")
-    assert collection.judgements == {"q1": {"p0": 1}}
-    assert collection.queries == {"q1": "who was it"}
+    assert collection.judgements == {"q0": {"p0": 1}}
+    assert collection.queries == {"q0": "who was it"}
     assert len((tmp_path / "corpus.jsonl").read_text().splitlines()) == 4
     assert json.loads((tmp_path / "corpus.jsonl").read_text().splitlines()[3])["text"] == "a distractor"
