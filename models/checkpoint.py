@@ -1,6 +1,6 @@
-"""A transformers folder as an export meets it: its kind of model, its lengths, its tokenizer, and its torch module.
+"""A transformers folder as exports and training meet it: its kind, its lengths, its tokenizer, and its torch module.
 
-Whatever is wrong with the folder becomes one sentence. Weights that a head needs and the folder lacks are an error
+Whatever is wrong with the folder becomes one sentence. Weights that an export needs and the folder lacks are an error
 here; transformers would draw them at random and say so in a log.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import tokenizers
+import torch
 import transformers
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -31,13 +32,13 @@ _HEADS: Mapping[str, Kind] = {
     "ForSequenceClassification": "cross-encoder",
     "Model": "dual-encoder",
 }
-_LOADERS: Mapping[Kind, Any] = {
+LOADERS: Mapping[Kind, Any] = {
     "dual-encoder": transformers.AutoModel,
     "cross-encoder": transformers.AutoModelForSequenceClassification,
     "reader": transformers.AutoModelForQuestionAnswering,
 }
 _DEFAULT_TOKENS: Mapping[Kind, int] = {"dual-encoder": 256, "cross-encoder": 512, "reader": 384}
-_LOAD_ERRORS = (
+LOAD_ERRORS = (
     OSError,
     ValueError,
     LookupError,
@@ -45,6 +46,7 @@ _LOAD_ERRORS = (
     AttributeError,
     RuntimeError,
     ImportError,
+    EOFError,
     pickle.UnpicklingError,
     SafetensorError,
 )
@@ -73,7 +75,7 @@ class Exportable(nn.Module):
         super().__init__()
         self.model = model
         self.outputs = OUTPUTS[kind]
-        self.token_types = _has_token_types(model)
+        self.token_types = has_token_types(model)
         self.inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if self.token_types else ()))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Any:
@@ -95,26 +97,36 @@ def open_checkpoint(path: Path, kind: Kind | None) -> Checkpoint:
     """
     if not path.is_dir():
         raise ExportError(f"{path} is not a folder")
-    if not (path / CONFIG_FILE).is_file() and (path / BEST_FOLDER / CONFIG_FILE).is_file():
-        path = path / BEST_FOLDER
+    path = checkpoint_in(path) or path
     content = _config(path)
-    if not any((path / each).is_file() for name in _WEIGHTS for each in (name, f"{name}.index.json")):
+    if not has_weights(path):
         raise ExportError(f"{path} has no weights ({' or '.join(_WEIGHTS)})")
     found = kind if kind is not None else _kind(path, content)
-    _check_pooling(path, found)
-    with _faults(path):
+    with loading(path):
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
         return Checkpoint(path, found, _architecture(config), _max_positions(config))
+
+
+def checkpoint_in(path: Path) -> Path | None:
+    """Return the transformers folder that path is, or else the best checkpoint of the run in path, None for neither."""
+    return next((each for each in (path, path / BEST_FOLDER) if (each / CONFIG_FILE).is_file()), None)
+
+
+def has_weights(path: Path) -> bool:
+    """Return whether a folder holds the weights of a transformers model, whole or in pieces."""
+    return any((path / each).is_file() for name in _WEIGHTS for each in (name, f"{name}.index.json"))
 
 
 def load_module(checkpoint: Checkpoint) -> Exportable:
     """Return the checkpoint in torch, in fp32, evaluating.
 
     Raises:
-        ExportError: a weight is missing or of another shape, a file is damaged, or a cross-encoder has several logits.
+        ExportError: a weight is missing, of another shape or no finite number, a file is damaged, a cross-encoder has
+            several logits, or a dual encoder pools in another way than by the mean.
     """
-    with _faults(checkpoint.path):
-        model, report = _LOADERS[checkpoint.kind].from_pretrained(
+    _check_pooling(checkpoint.path, checkpoint.kind)
+    with loading(checkpoint.path):
+        model, report = LOADERS[checkpoint.kind].from_pretrained(
             checkpoint.path,
             local_files_only=True,
             attn_implementation="eager",
@@ -126,26 +138,43 @@ def load_module(checkpoint: Checkpoint) -> Exportable:
         raise ExportError(f"{checkpoint.path} lacks weights of a {checkpoint.kind}: {missing[0]}")
     if checkpoint.kind == "cross-encoder" and model.config.num_labels != 1:
         raise ExportError(f"{checkpoint.path} gives {model.config.num_labels} logits; a cross-encoder gives 1")
+    check_finite(checkpoint.path, model)
     return Exportable(model, checkpoint.kind).eval()
 
 
-def tokenizer_json(checkpoint: Checkpoint, module: Exportable) -> str:
-    """Return the content of the checkpoint's tokenizer.json, or of one made from the files of a slow tokenizer.
+def check_finite(path: Path, model: nn.Module) -> None:
+    """Return when every weight of a model that was loaded from path is finite.
+
+    Raises:
+        ExportError: one is not.
+    """
+    name = not_finite(model)
+    if name is not None:
+        raise ExportError(f"{path} has numbers in {name} that are not finite (NaN or infinite)")
+
+
+def not_finite(model: nn.Module) -> str | None:
+    """Return the name of the first weight that holds NaN or infinity, None where all are finite."""
+    return next((name for name, weight in model.named_parameters() if not bool(torch.isfinite(weight).all())), None)
+
+
+def tokenizer_json(path: Path, model: nn.Module) -> str:
+    """Return the content of the tokenizer.json in a transformers folder, or of one made of a slow tokenizer's files.
 
     Raises:
         ExportError: there is none and none can be made, or it knows more tokens than the model has embeddings.
     """
-    path = checkpoint.path / TOKENIZER_FILE
-    content = path.read_text(encoding="utf-8") if path.is_file() else _converted(checkpoint.path)
+    file = path / TOKENIZER_FILE
+    content = file.read_bytes() if file.is_file() else _converted(path).encode()
     try:
-        vocabulary = tokenizers.Tokenizer.from_str(content).get_vocab(with_added_tokens=True)
-    except Exception as error:  # tokenizers raises nothing more precise
-        raise ExportError(f"{path} is no tokenizer: {error}") from error
-    n_embeddings = module.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]  # torch types attributes of modules loosely
+        vocabulary = tokenizers.Tokenizer.from_buffer(content).get_vocab(with_added_tokens=True)
+    except ValueError as error:
+        raise ExportError(f"{file} is no tokenizer: {error}") from error
+    n_embeddings = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]  # torch types attributes of modules loosely
     highest = max(vocabulary.values(), default=-1)
     if highest >= n_embeddings:
-        raise ExportError(f"{path} has token ids up to {highest}, but the model has {n_embeddings} embeddings")
-    return content
+        raise ExportError(f"{file} has token ids up to {highest}, but the model has {n_embeddings} embeddings")
+    return content.decode()
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -154,7 +183,7 @@ def _config(path: Path) -> dict[str, Any]:
         raise ExportError(f"{path} has no {CONFIG_FILE}, so it is no transformers folder and no training run")
     try:
         content = json.loads(file.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExportError(f"{file} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ExportError(f"{file} is not a JSON object")
@@ -201,7 +230,7 @@ def _max_positions(config: Any) -> int:
     return int(config.max_position_embeddings) - offset
 
 
-def _has_token_types(model: nn.Module) -> bool:
+def has_token_types(model: nn.Module) -> bool:
     """Return whether the model tells query from passage; RoBERTa takes token types but knows only one."""
     takes = "token_type_ids" in inspect.signature(model.forward).parameters
     return takes and getattr(model.config, "type_vocab_size", 0) >= 2
@@ -214,7 +243,7 @@ def _is_unused(name: str, kind: Kind) -> bool:
 def _converted(path: Path) -> str:
     if not any((path / name).is_file() for name in _VOCABULARIES):
         raise ExportError(f"{path} has no {TOKENIZER_FILE} and no vocabulary to make one from")
-    with _faults(path):
+    with loading(path):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
         backend: Callable[[], str] | None = getattr(getattr(tokenizer, "backend_tokenizer", None), "to_str", None)
     if backend is None:
@@ -223,8 +252,19 @@ def _converted(path: Path) -> str:
 
 
 @contextmanager
-def _faults(path: Path) -> Iterator[None]:
+def loading(path: Path) -> Iterator[None]:
     """Turn what transformers says of a folder into an ExportError of its first line, and keep it quiet meanwhile."""
+    try:
+        with quiet():
+            yield
+    except LOAD_ERRORS as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ExportError(f"{path} cannot be loaded by transformers: {reason}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' log and progress bars away."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -233,9 +273,6 @@ def _faults(path: Path) -> Iterator[None]:
     bars.disable_progress_bar()
     try:
         yield
-    except _LOAD_ERRORS as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ExportError(f"{path} cannot be loaded by transformers: {reason}") from error
     finally:
         logger.setLevel(level)
         if has_bars:

@@ -5,7 +5,7 @@ ModelError
 ├── DeviceError        the device that was asked for is not there
 ├── TrainingError      a training run cannot start, go on or converge
 ├── DataError          a training or evaluation file is malformed; says file, line and reason
-└── ExportError        an exported model does not give what the original gives
+└── ExportError        a checkpoint cannot be used, or the model exported from it does not give what it gives
 """
 
 
@@ -26,7 +26,7 @@ class DataError(ModelError):
 
 
 class ExportError(ModelError):
-    """An export failed its parity check."""
+    """A checkpoint cannot be used, or an export failed its parity check."""
 
 
 class TrainingError(ModelError):

@@ -38,6 +38,7 @@ from models.tokenization import ModelInput, Tokenizer
 FP32_TOLERANCE = 1e-4
 INT8_TOLERANCE = 0.25  # of the outputs' own size; a sound model loses a twentieth
 _FP32_FILE = "fp32.onnx"
+_SMALLEST = 1e-12  # the size of outputs that are all 0
 
 _QUERIES = (
     "which exception is raised when a key is missing",
@@ -72,7 +73,7 @@ def export(
         raise ExportError(f"{checkpoint.path} takes {checkpoint.max_positions} tokens, not {settings.max_tokens}")
     module = load_module(checkpoint)
     with _made_aside(out) as folder:
-        (folder / TOKENIZER_FILE).write_text(tokenizer_json(checkpoint, module), encoding="utf-8")
+        (folder / TOKENIZER_FILE).write_text(tokenizer_json(checkpoint.path, module.model), encoding="utf-8")
         samples = sample_inputs(folder / TOKENIZER_FILE, settings)
         fp32 = folder / _FP32_FILE
         _to_onnx(module, fp32)
@@ -186,11 +187,14 @@ def _fp32_parity(module: Exportable, path: Path, samples: Sequence[ModelInput]) 
     """Return the difference of graph and torch, each sample alone and the first beside the longest.
 
     Raises:
-        ExportError: it is greater than FP32_TOLERANCE, or not a number.
+        ExportError: it is greater than FP32_TOLERANCE, or an output is not finite.
     """
-    exported = OnnxSession(path, n_threads=1).run(samples)
-    alone = [_largest(mine, _torch_outputs(module, item)) for item, mine in zip(samples, exported, strict=True)]
-    difference = max(*alone, _padded_difference(module, path, [samples[0], samples[-1]]))
+    original = _flat([_torch_outputs(module, item) for item in samples])
+    if not np.isfinite(original).all():
+        raise ExportError("the checkpoint gives outputs that are not finite (NaN or infinite)")
+    alone = np.abs(_flat(OnnxSession(path, n_threads=1).run(samples)) - original)
+    padded = _padded_differences(module, path, [samples[0], samples[-1]])
+    difference = float(np.concatenate([alone, padded]).max())  # NaN if there is one
     if not difference <= FP32_TOLERANCE:
         raise ExportError(f"ONNX differs from torch by {difference:.2e}, over {FP32_TOLERANCE:.0e}")
     return ExportParity(
@@ -202,16 +206,13 @@ def _fp32_parity(module: Exportable, path: Path, samples: Sequence[ModelInput]) 
 
 def _int8_parity(fp32: ExportParity, kind: Kind, folder: Path, samples: Sequence[ModelInput]) -> ExportParity:
     """Return the parity with that of int8 against fp32 added; raises as `export`."""
-    before = OnnxSession(folder / _FP32_FILE, n_threads=1).run(samples)
-    after = OnnxSession(folder / WEIGHTS_FILE, n_threads=1).run(samples)
-    mine, theirs = (
-        np.concatenate([values.ravel() for item in outputs for values in item]) for outputs in (after, before)
-    )
+    theirs, mine = (_flat(OnnxSession(folder / name, n_threads=1).run(samples)) for name in (_FP32_FILE, WEIGHTS_FILE))
     differences = np.abs(mine - theirs)
-    noise = float(np.linalg.norm(differences) / np.linalg.norm(theirs))
+    noise = float(np.linalg.norm(differences) / np.maximum(np.linalg.norm(theirs), _SMALLEST))
     if not noise <= INT8_TOLERANCE:
-        lost = f"int8 moves the outputs by {noise:.0%} of their size, over {INT8_TOLERANCE:.0%}"
-        raise ExportError(f"{lost}; --quantize none keeps fp32")
+        moved = f"moves the outputs by {noise:.0%} of their size, over {INT8_TOLERANCE:.0%}"
+        lost = moved if np.isfinite(noise) else "gives outputs that are not finite"
+        raise ExportError(f"int8 {lost}; --quantize none keeps fp32")
     return fp32.model_copy(
         update={
             "int8_max_difference": float(differences.max()),
@@ -222,8 +223,9 @@ def _int8_parity(fp32: ExportParity, kind: Kind, folder: Path, samples: Sequence
     )
 
 
-def _largest(mine: Outputs, theirs: Outputs) -> float:
-    return max(float(np.abs(one - other).max()) for one, other in zip(mine, theirs, strict=True))
+def _flat(outputs: Sequence[Outputs]) -> NDArray[np.float32]:
+    """Return all numbers of all outputs, (n,)."""
+    return np.concatenate([values.ravel() for item in outputs for values in item])
 
 
 def _torch_outputs(module: Exportable, item: ModelInput) -> Outputs:
@@ -232,8 +234,8 @@ def _torch_outputs(module: Exportable, item: ModelInput) -> Outputs:
         return tuple(output[0].numpy() for output in module(*tensors[: len(module.inputs)]))
 
 
-def _padded_difference(module: Exportable, path: Path, items: Sequence[ModelInput]) -> float:
-    """Return the difference over the tokens that are no padding, in one batch as wide as the longest item."""
+def _padded_differences(module: Exportable, path: Path, items: Sequence[ModelInput]) -> NDArray[np.float32]:
+    """Return the differences (n,) at the tokens that are no padding, in one batch as wide as the longest item."""
     width = max(item.ids.size for item in items)
     padding = [width - item.ids.size for item in items]
     rows = [[item.ids, np.ones_like(item.ids), item.token_types] for item in items]
@@ -245,8 +247,9 @@ def _padded_difference(module: Exportable, path: Path, items: Sequence[ModelInpu
     exported = session.run(None, dict(zip(module.inputs, arrays, strict=True)))
     with torch.inference_mode():
         original = [output.numpy() for output in module(*(torch.from_numpy(values) for values in arrays))]
-    return max(
-        float(np.abs(one[i, : item.ids.size] - other[i, : item.ids.size]).max())
-        for one, other in zip(exported, original, strict=True)
-        for i, item in enumerate(items)
+    return _flat(
+        [
+            tuple(np.abs(one[i, : item.ids.size] - other[i, : item.ids.size]) for i, item in enumerate(items))
+            for one, other in zip(exported, original, strict=True)
+        ]
     )

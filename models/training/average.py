@@ -34,14 +34,14 @@ def average(checkpoints: Sequence[Path], out: Path) -> None:
         raise TrainingError(f"{out} is not an empty folder; name another one")
     first = open_checkpoint(checkpoints[0], None)
     module = load_module(first)
-    tokenizer = tokenizer_json(first, module)
+    tokenizer = tokenizer_json(first.path, module.model)
     sums = {name: weight.double() for name, weight in module.model.state_dict().items()}
     for path in checkpoints[1:]:
         checkpoint = open_checkpoint(path, first.kind)
         other = load_module(checkpoint)
         weights = other.model.state_dict()
         _check_same_shapes(sums, weights, (checkpoints[0], path))
-        if tokenizer_json(checkpoint, other) != tokenizer:
+        if tokenizer_json(checkpoint.path, other.model) != tokenizer:
             raise TrainingError(f"{path} has another {TOKENIZER_FILE} than {checkpoints[0]}")
         sums = {name: total + weights[name].double() for name, total in sums.items()}
     module.model.load_state_dict({name: total / len(checkpoints) for name, total in sums.items()})

@@ -1,23 +1,28 @@
 """`tercet export`: a transformers checkpoint becomes a model folder, or a sentence says why not."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from indexer.files import shown_path
 from models.checkpoint import Checkpoint, open_checkpoint
 from models.export import export
 from models.folder import OUTPUTS, TOKENIZER_FILE, WEIGHTS_FILE, Kind, ModelFolder, ModelSettings
+from models.tokenization import Lengths
 from service.commands.faults import CommandError
 from service.commands.output import console, print_json, printable, say, size
 
-_RECIPE_FILE = "recipe.json"  # that a training run leaves in its folder
-_QUERY_TOKENS = {"dual-encoder": None, "cross-encoder": 128, "reader": 64}
-_OVERLAP_TOKENS = 128
+RECIPE_FILE = "recipe.json"  # that a training run leaves in its folder
+_LENGTHS: Mapping[Kind, Lengths] = {
+    "dual-encoder": Lengths(256, 256),
+    "cross-encoder": Lengths(512, 128),
+    "reader": Lengths(384, 64, 128),
+}
 _FEWEST_TOKENS = 16
-_SPECIAL_TOKENS = 4  # of a pair at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +64,44 @@ def settings_of(checkpoint: Checkpoint, task: ExportTask) -> ModelSettings:
     if not _FEWEST_TOKENS <= max_tokens <= checkpoint.max_positions:
         bounds = f"from {_FEWEST_TOKENS} to {checkpoint.max_positions}"
         raise CommandError(f"{checkpoint.path} takes inputs of {bounds} tokens, not of {max_tokens}")
-    wanted = _QUERY_TOKENS[checkpoint.kind]
-    query_tokens = max_tokens if wanted is None else min(wanted, max_tokens // 3)
-    room = max_tokens - query_tokens - _SPECIAL_TOKENS
+    _check_texts({"--name": task.name, "--licence": task.licence, "--origin": task.origin})
+    lengths = _LENGTHS[checkpoint.kind].cut_to(max_tokens)
+    is_dual = checkpoint.kind == "dual-encoder"
     run = checkpoint.path.parent if task.checkpoint != checkpoint.path else checkpoint.path
+    own_name = shown_path(run.resolve().name)
     return ModelSettings(
-        name=run.resolve().name if task.name is None else task.name,
+        name=own_name if task.name is None else task.name,
         kind=checkpoint.kind,
         architecture=checkpoint.architecture,
         max_tokens=max_tokens,
-        max_query_tokens=query_tokens,
-        overlap_tokens=min(_OVERLAP_TOKENS, room // 2) if checkpoint.kind == "reader" else 0,
-        pooling="mean" if checkpoint.kind == "dual-encoder" else None,
+        max_query_tokens=max_tokens if is_dual else lengths.max_query_tokens,
+        overlap_tokens=lengths.overlap_tokens,
+        pooling="mean" if is_dual else None,
         outputs=OUTPUTS[checkpoint.kind],
-        origin=f"exported from {run.resolve().name}" if task.origin is None else task.origin,
+        origin=f"exported from {own_name}" if task.origin is None else task.origin,
         licence=task.licence,
         recipe=_recipe(run),
     )
 
 
+def _check_texts(options: Mapping[str, str | None]) -> None:
+    """Refuse what model.json cannot hold."""
+    name = options["--name"]
+    if name is not None and not name.strip():
+        raise CommandError("--name is blank")
+    for option, text in options.items():
+        if text is not None and not text.isascii() and text.encode(errors="replace").decode() != text:
+            raise CommandError(f"{option} {shown_path(text)!r} is not UTF-8")
+
+
 def _recipe(run: Path) -> dict[str, object]:
     """Return what a training run wrote of itself, nothing for other checkpoints."""
     try:
-        content = json.loads((run / _RECIPE_FILE).read_bytes())
+        content = json.loads((run / RECIPE_FILE).read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise CommandError(f"{run / _RECIPE_FILE} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{run / RECIPE_FILE} is not JSON: {error}") from error
     return content if isinstance(content, dict) else {}
 
 
@@ -95,7 +111,7 @@ def _facts(folder: ModelFolder) -> dict[str, object]:
     return {
         "name": settings.name,
         "kind": settings.kind,
-        "path": str(folder.path),
+        "path": shown_path(folder.path),
         "architecture": settings.architecture,
         "max_tokens": settings.max_tokens,
         "token_types": settings.token_types,

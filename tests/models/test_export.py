@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 import pytest
 
-from models.checkpoint import Checkpoint, open_checkpoint
+from models.checkpoint import Checkpoint, load_module, open_checkpoint
 from models.cross_encoder import CrossEncoder
 from models.errors import ExportError
 from models.export import export, order_agreement, sample_inputs
 from models.folder import OUTPUTS, Kind, ModelSettings, open_model_folder
 from models.pooling import mean_pool, unit
-from models.session import OnnxSession
-from models.tokenization import Tokenizer
+from models.session import OnnxSession, Outputs
+from models.tokenization import ModelInput, Tokenizer
 from tests.conftest import TinyModels
 
 if TYPE_CHECKING:
@@ -91,6 +91,67 @@ def test_a_graph_that_differs_from_the_checkpoint_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def with_weights(checkpoint: Path, target: Path, name: str, place: Any, value: float) -> Path:
+    """Return a copy of a checkpoint with another value at places of a weight."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(checkpoint, target)
+    weights = load_file(target / "model.safetensors")
+    weights[name][place] = value
+    save_file(weights, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "reason"),
+    [
+        (
+            "bert.embeddings.position_embeddings.weight",
+            62,
+            float("nan"),
+            "numbers in .*position_embeddings.* not finite",
+        ),
+        ("bert.embeddings.word_embeddings.weight", 5, float("inf"), "numbers in .*word_embeddings.* not finite"),
+        ("qa_outputs.bias", 1, float("nan"), r"numbers in qa_outputs\.bias that are not finite"),
+        ("qa_outputs.weight", 0, 3e38, "outputs that are not finite"),
+    ],
+)
+@pytest.mark.parametrize("quantizes", [False, True])
+def test_a_model_that_gives_no_numbers_is_refused(
+    tiny_checkpoint: Checkpoints, tmp_path: Path, name: str, place: int, value: float, reason: str, quantizes: bool
+) -> None:
+    checkpoint = open_checkpoint(with_weights(tiny_checkpoint("reader"), tmp_path / "in", name, place, value), None)
+    with pytest.raises(ExportError, match=reason):
+        export(checkpoint, tmp_path / "out", settings_for(checkpoint), quantizes=quantizes)
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_graph_that_gives_no_numbers_is_refused(
+    tiny_checkpoint: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = open_checkpoint(tiny_checkpoint("cross-encoder"), None)
+    honest = OnnxSession.run
+
+    def no_numbers(self: OnnxSession, inputs: Sequence[ModelInput]) -> list[Outputs]:
+        return [*honest(self, inputs[:-1]), (np.full(1, np.nan, np.float32),)]
+
+    monkeypatch.setattr(OnnxSession, "run", no_numbers)
+    with pytest.raises(ExportError, match="ONNX differs from torch by nan"):
+        export(checkpoint, tmp_path / "out", settings_for(checkpoint))
+    monkeypatch.setattr("models.export._fp32_parity", lambda module, path, samples: None)
+    with pytest.raises(ExportError, match="int8 gives outputs that are not finite; --quantize none keeps fp32"):
+        export(checkpoint, tmp_path / "out", settings_for(checkpoint))
+
+
+def test_outputs_that_are_all_zero_are_numbers(tiny_checkpoint: Checkpoints, tmp_path: Path) -> None:
+    silent = with_weights(tiny_checkpoint("reader"), tmp_path / "in", "qa_outputs.weight", slice(None), 0.0)
+    with_weights(silent, tmp_path / "silent", "qa_outputs.bias", slice(None), 0.0)
+    checkpoint = open_checkpoint(tmp_path / "silent", None)
+    folder = export(checkpoint, tmp_path / "out", settings_for(checkpoint))
+    assert folder.settings.parity is not None
+    assert folder.settings.parity.int8_noise == 0
+
+
 def test_int8_that_drowns_the_outputs_is_refused(
     tiny_checkpoint: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,17 +207,19 @@ def test_a_training_run_stands_for_its_best_checkpoint(tiny_checkpoint: Checkpoi
 
 def test_what_is_no_checkpoint_is_one_sentence(tiny_checkpoint: Checkpoints, tmp_path: Path) -> None:
     whole = tiny_checkpoint("reader")
-    for name in ("no_config", "no_weights", "no_json"):
+    for name in ("no_config", "no_weights", "no_json", "deep"):
         shutil.copytree(whole, tmp_path / name)
     (tmp_path / "no_config" / "config.json").unlink()
     (tmp_path / "no_weights" / "model.safetensors").unlink()
     (tmp_path / "no_json" / "config.json").write_text("{")
+    (tmp_path / "deep" / "config.json").write_text("[" * 100_000)
     changed(whole, tmp_path / "unknown", model_type="no-such-model")
     for name, reason in {
         "nowhere": "is not a folder",
         "no_config": r"has no config\.json",
         "no_weights": "has no weights",
         "no_json": "is not JSON",
+        "deep": "is not JSON",
         "unknown": "no-such-model",
     }.items():
         with pytest.raises(ExportError, match=reason) as caught:
@@ -215,9 +278,10 @@ def test_a_vocabulary_file_becomes_a_tokenizer_and_without_one_the_sentence_says
     made, given = (Tokenizer(path / "tokenizer.json") for path in (folder.path, tiny_checkpoint("reader")))
     text = "Who keeps the lighthouse in Porto?"
     assert made.encode(text).ids.tolist() == given.encode(text).ids.tolist()
-    (slow / "tokenizer.json").write_text("{}")
-    with pytest.raises(ExportError, match="is no tokenizer"):
-        export(checkpoint, tmp_path / "other", settings_for(checkpoint))
+    for content in (b"{}", b"\xff\xfe", b"[" * 100_000):
+        (slow / "tokenizer.json").write_bytes(content)
+        with pytest.raises(ExportError, match="is no tokenizer"):
+            export(checkpoint, tmp_path / "other", settings_for(checkpoint))
 
 
 def test_a_dual_encoder_that_pools_otherwise_is_refused(tiny_checkpoint: Checkpoints, tmp_path: Path) -> None:
@@ -226,7 +290,7 @@ def test_a_dual_encoder_that_pools_otherwise_is_refused(tiny_checkpoint: Checkpo
     modes = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "word_embedding_dimension": 32}
     (pooled / "1_Pooling" / "config.json").write_text(json.dumps(modes))
     with pytest.raises(ExportError, match="pools by pooling_mode_cls_token"):
-        open_checkpoint(pooled, None)
+        load_module(open_checkpoint(pooled, None))
 
 
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -45,6 +45,18 @@ def test_a_training_run_becomes_a_model_that_says_where_it_comes_from(
     assert result["parity"]["int8_mean_difference"] > 0
 
 
+def test_a_run_whose_name_would_steer_a_terminal_is_exported(
+    tiny_checkpoint: Checkpoints, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tiny_checkpoint("reader"), tmp_path / "r\x1bn" / "best")
+    out_folder = tmp_path / "m\x1bl"
+    code, out, err = export(capsys, tmp_path / "r\x1bn", "--out", out_folder, "--quantize", "none", "--json")
+    assert code == 0, err
+    assert json.loads(out)["path"] == f"{tmp_path}/m\\x1bl"
+    settings = open_model_folder(str(out_folder), "reader").settings
+    assert (settings.name, settings.origin) == ("r\\x1bn", "exported from r\\x1bn")
+
+
 def test_each_kind_gets_what_it_needs_and_a_table_shows_it(
     tiny_checkpoint: Checkpoints, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +85,11 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
         ([tiny_checkpoint("reader"), "--out", tmp_path / "full", "--force"], "no model folder"),
         ([tiny_checkpoint("reader"), "--out", tmp_path / "file" / "out"], "file"),
         ([tiny_checkpoint("dual-encoder"), "--out", tmp_path / "out", "--kind", "reader"], "lacks weights"),
+        ([tiny_checkpoint("reader"), "--out", tmp_path / "out", "--name", " "], "--name is blank"),
+        (
+            [tiny_checkpoint("reader"), "--out", tmp_path / "out", "--origin", "\udcff"],
+            "--origin '\\\\xff' is not UTF-8",
+        ),
     ]
     for arguments, reason in cases:
         code, out, err = export(capsys, *arguments)
