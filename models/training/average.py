@@ -5,13 +5,17 @@ Source: Wortsman et al. 2022, "Model soups", section 2 (the uniform soup). Left 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from models.checkpoint import load_module, open_checkpoint, tokenizer_json
 from models.errors import TrainingError
 from models.folder import TOKENIZER_FILE
+from models.training.checkpoints import save_checkpoint
+
+_LEAST_COSINE = 0.5  # hours of training left 0.99 of the encoder that they began with; strangers have about 0
 
 
 def average(checkpoints: Sequence[Path], out: Path) -> None:
@@ -25,8 +29,8 @@ def average(checkpoints: Sequence[Path], out: Path) -> None:
 
     Raises:
         ExportError: one of them is no checkpoint.
-        TrainingError: there are fewer than two, their weights differ in name or shape, their tokenizers differ, or out
-            holds files.
+        TrainingError: there are fewer than two, their weights differ in name or shape or did not begin alike, their
+            tokenizers differ, or out holds files.
     """
     if len(checkpoints) < 2:
         raise TrainingError(f"an average needs at least 2 checkpoints, not {len(checkpoints)}")
@@ -35,7 +39,8 @@ def average(checkpoints: Sequence[Path], out: Path) -> None:
     first = open_checkpoint(checkpoints[0], None)
     module = load_module(first)
     tokenizer = tokenizer_json(first.path, module.model)
-    sums = {name: weight.double() for name, weight in module.model.state_dict().items()}
+    own = module.model.state_dict()
+    sums = {name: weight.double() for name, weight in own.items()}
     for path in checkpoints[1:]:
         checkpoint = open_checkpoint(path, first.kind)
         other = load_module(checkpoint)
@@ -43,12 +48,37 @@ def average(checkpoints: Sequence[Path], out: Path) -> None:
         _check_same_shapes(sums, weights, (checkpoints[0], path))
         if tokenizer_json(checkpoint.path, other.model) != tokenizer:
             raise TrainingError(f"{path} has another {TOKENIZER_FILE} than {checkpoints[0]}")
+        cosine = encoder_cosine(own, weights, prefix=str(module.model.base_model_prefix))
+        if cosine < _LEAST_COSINE:
+            raise TrainingError(
+                f"{checkpoints[0]} and {path} did not begin at the same checkpoint: "
+                f"the cosine of their encoders' weights is {cosine:.2f}"
+            )
         sums = {name: total + weights[name].double() for name, total in sums.items()}
     module.model.load_state_dict({name: total / len(checkpoints) for name, total in sums.items()})
-    out.mkdir(parents=True, exist_ok=True)
-    model: Any = module.model
-    model.save_pretrained(out)
-    (out / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
+    save_checkpoint(module.model, tokenizer.encode(), out)
+
+
+def encoder_cosine(left: Mapping[str, Tensor], right: Mapping[str, Tensor], *, prefix: str) -> float:
+    """Return the cosine of the matrices of two encoders of equal shapes, each taken as one vector.
+
+    Biases and norms are left out, which are alike in all models, and heads, which begin at random.
+
+    Worked example: the matrices [[1, 0]] and [[1, 1]] have 1 / sqrt(2) = .71.
+
+    Args:
+        left: weights by name.
+        right: the same of the other.
+        prefix: what the names of an encoder's weights begin with where a model has a head.
+    """
+    has_head = any(name.startswith(f"{prefix}.") for name in left)
+    names = [
+        name
+        for name, weight in left.items()
+        if weight.ndim == 2 and weight.is_floating_point() and (not has_head or name.startswith(f"{prefix}."))
+    ]
+    one, other = (torch.cat([side[name].flatten() for name in names]) for side in (left, right))
+    return float(functional.cosine_similarity(one, other, dim=0))
 
 
 def _check_same_shapes(left: Mapping[str, Tensor], right: Mapping[str, Tensor], paths: tuple[Path, Path]) -> None:

@@ -1,15 +1,17 @@
-"""Batches of equal token count, and their tensors."""
+"""Batches of equal token count, and what a model makes of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from models.checkpoint import has_token_types
 from models.tokenization import ModelInput
 
-_WIDTH_STEP = 16
+WIDTH_STEP = 16
 
 
 def token_budget_batches(lengths: NDArray[np.int64], *, batch_tokens: int, seed: int) -> list[NDArray[np.int64]]:
@@ -37,13 +39,15 @@ def token_budget_batches(lengths: NDArray[np.int64], *, batch_tokens: int, seed:
     return batches
 
 
-def padded_batch(inputs: Sequence[ModelInput]) -> dict[str, Tensor]:
-    """Return what a transformers model takes, as int64 tensors (n_inputs, longest)."""
-    return {
+def outputs_of(model: nn.Module, inputs: Sequence[ModelInput]) -> Any:
+    """Return what a transformers model makes of inputs in one batch, padded at their ends."""
+    batch = {
         "input_ids": pad([item.ids for item in inputs]),
         "attention_mask": pad([np.ones_like(item.ids) for item in inputs]),
-        "token_type_ids": pad([item.token_types for item in inputs]),
     }
+    if has_token_types(model):
+        batch["token_type_ids"] = pad([item.token_types for item in inputs])
+    return model(**batch)
 
 
 def pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:
@@ -52,7 +56,7 @@ def pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:
     The bfloat16 matrix products of attention were 15% faster a step at such widths.
     """
     longest = max(row.size for row in rows)
-    out = np.zeros((len(rows), -(-longest // _WIDTH_STEP) * _WIDTH_STEP), np.int64)
+    out = np.zeros((len(rows), -(-longest // WIDTH_STEP) * WIDTH_STEP), np.int64)
     for i, row in enumerate(rows):
         out[i, : row.size] = row
     return torch.from_numpy(out)

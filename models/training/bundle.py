@@ -20,7 +20,7 @@ from models.folder import (
     ModelSettings,
 )
 from models.training.checkpoints import original_encoder
-from models.training.reader import MAX_QUERY_TOKENS, MAX_WINDOW_TOKENS, OVERLAP_TOKENS
+from models.training.reader import LENGTHS
 
 _ARCHITECTURE = "BERT, 6 layers, 384 wide, 12 heads, uncased WordPiece (30522)"
 _CARD = "README.md"
@@ -65,9 +65,9 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
         name=BUNDLED_READER,
         kind="reader",
         architecture=_ARCHITECTURE,
-        max_tokens=MAX_WINDOW_TOKENS,
-        max_query_tokens=MAX_QUERY_TOKENS,
-        overlap_tokens=OVERLAP_TOKENS,
+        max_tokens=LENGTHS.max_tokens,
+        max_query_tokens=LENGTHS.max_query_tokens,
+        overlap_tokens=LENGTHS.overlap_tokens,
         outputs=OUTPUTS["reader"],
         origin=f"fine-tuned by this project from {_INIT}",
         licence="Apache-2.0",

@@ -10,40 +10,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModel
 
 from models.dual_encoder import DualEncoder
 from models.errors import DataError
-from models.tokenization import ModelInput, Tokenizer
-from models.training.batches import padded_batch
-from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
+from models.tokenization import Lengths, ModelInput, Tokenizer
+from models.training.batches import outputs_of
+from models.training.checkpoints import load_start
 from models.training.groups import Group
 from models.training.loop import Recipe, Task
 from models.training.losses import contrastive_loss
 from models.training.torch_session import TorchSession
 
-MAX_TEXT_TOKENS = 256
+LENGTHS = Lengths(max_tokens=256, max_query_tokens=256)
 SCALE = 20.0  # sentence-transformers' default, with which the bundled encoder was made
 
 
 def embed(model: torch.nn.Module, inputs: Sequence[ModelInput]) -> Tensor:
     """Return the (n, dimension) unit vectors of inputs: the mean of their tokens' vectors."""
-    batch = padded_batch(inputs)
+    vectors = outputs_of(model, inputs).last_hidden_state.float()
     lengths = torch.tensor([item.ids.size for item in inputs])
-    mask = (torch.arange(batch["input_ids"].shape[1])[None, :] < lengths[:, None]).float()
-    batch["attention_mask"] = mask.long()
-    vectors = model(**batch).last_hidden_state.float()
+    mask = (torch.arange(vectors.shape[1])[None, :] < lengths[:, None]).float()
     pooled = (vectors * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
     return functional.normalize(pooled, dim=-1)
 
 
-def encode_texts(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[ModelInput]]:
+def encode_texts(groups: Sequence[Group], tokenizer: Tokenizer, lengths: Lengths = LENGTHS) -> list[list[ModelInput]]:
     """Return one list of inputs per group: the query, the relevant passage, its negatives."""
     texts = list({text: None for group in groups for text in (group.query, group.positive, *group.negatives)})
     ids = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
     return [
         [
-            tokenizer.single(ids[text].ids, max_tokens=MAX_TEXT_TOKENS)
+            tokenizer.single(ids[text].ids, max_tokens=lengths.max_tokens)
             for text in (group.query, group.positive, *group.negatives)
         ]
         for group in groups
@@ -75,12 +72,10 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
     """
     if not groups:
         raise DataError("the data gives no query with a relevant passage")
-    model, tokenizer_path = load_checkpoint(AutoModel, init, recipe, add_pooling_layer=False)
-    tokenizer = Tokenizer(tokenizer_path)
-    encoded = encode_texts(groups, tokenizer)
-    folder = checkpoint_folder(
-        "dual-encoder", tokenizer_path, max_tokens=MAX_TEXT_TOKENS, max_query_tokens=MAX_TEXT_TOKENS
-    )
+    start = load_start("dual-encoder", init, recipe, LENGTHS)
+    model, tokenizer = start.model, Tokenizer(start.tokenizer)
+    encoded = encode_texts(groups, tokenizer, start.lengths)
+    folder = start.folder("dual-encoder")
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_contrastive_loss(model, [encoded[i] for i in indices])
@@ -91,10 +86,10 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
 
     return Task(
         model=model,
-        summary=f"{len(groups):,} groups of {len(encoded[0]) - 1} passages",
+        summary=f"{len(groups):,} groups of {len(encoded[0]) - 1} passages{start.note}",
         batch_loss=batch_loss,
         lengths=np.array([max(item.ids.size for item in group[1:]) * (len(group) - 1) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,
-        save=lambda path: save_checkpoint(model, tokenizer_path, path),
+        save=start.save,
         decoded=[tokenizer.decode(item.ids.tolist()) for item in encoded[0][:3]],
     )

@@ -5,16 +5,28 @@ the time and drawing dropout masks 9%. Plain matrix products in bfloat16 and mas
 2.5 times faster (ADR 8).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import AutoConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from models.checkpoint import LOADERS, loading
+from models.errors import TrainingError
+from models.folder import Kind
+
 _ATTENTION = "tercet"
+_ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")  # each family has its own name
+_LABELS: Mapping[Kind, Mapping[str, int]] = {
+    "dual-encoder": {},
+    "cross-encoder": {"num_labels": 1},
+    "reader": {"num_labels": 2},
+}
 
 
 class ByteDropout(nn.Module):
@@ -39,27 +51,59 @@ class ByteDropout(nn.Module):
         return x * (kept.to(x.dtype) * (256 / (256 - self.cut)))
 
 
-def load_for_training(
-    loader: Callable[..., nn.Module], init: Path, *, dropout: float, freeze_embeddings: bool = False, **options: object
-) -> nn.Module:
-    """Return the checkpoint in init with the fast attention and dropout, its attention dropout off.
+def load_for_training(kind: Kind, path: Path, *, dropout: float, freeze_embeddings: bool = False) -> nn.Module:
+    """Return the checkpoint in path with the fast attention and dropout, its attention dropout off.
+
+    A head of the kind that the checkpoint lacks is drawn at random; a pooler that only it has is left out.
 
     Args:
-        loader: `from_pretrained` of a transformers Auto class.
+        kind: what the model shall be.
+        path: a transformers folder.
         dropout: rate after the embeddings and each layer.
         freeze_embeddings: leave the embeddings as they are, which saves a tenth of the time.
-        options: passed to the loader.
+
+    Raises:
+        ExportError: transformers cannot load it.
+        TrainingError: it is no encoder of BERT's type, lacks weights, or has a head of another shape.
     """
     ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
-    model = loader(init, attn_implementation=_ATTENTION, attention_probs_dropout_prob=0.0, **options)
+    with loading(path):
+        config = AutoConfig.from_pretrained(path, local_files_only=True, **_LABELS[kind])
+        for name in _ATTENTION_DROPOUTS:
+            if hasattr(config, name):
+                setattr(config, name, 0.0)
+        model, report = LOADERS[kind].from_pretrained(
+            path,
+            config=config,
+            local_files_only=True,
+            attn_implementation=_ATTENTION,
+            dtype="float32",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    _check_whole(path, model, report)
+    if kind == "dual-encoder":
+        model.pooler = None
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Dropout):
                 setattr(module, name, ByteDropout(dropout if child.p > 0 else 0.0))
     if freeze_embeddings:
-        model.base_model.embeddings.requires_grad_(False)  # type: ignore[union-attr]  # torch types submodules loosely
-    return model
+        model.base_model.embeddings.requires_grad_(False)
+    return model  # type: ignore[no-any-return]  # the loaders have no types
+
+
+def _check_whole(path: Path, model: Any, report: Mapping[str, Any]) -> None:
+    """Refuse what transformers would fill with random numbers, but for a head and a pooler that are not there."""
+    if not isinstance(getattr(model.base_model, "embeddings", None), nn.Module):
+        raise TrainingError(f"{path} holds a {model.config.model_type}, which is no encoder of BERT's type")
+    for name, found, expected in sorted(report["mismatched_keys"]):
+        raise TrainingError(f"{path}: {name} is {tuple(found)}, expected {tuple(expected)}")
+    encoder = "" if model.base_model is model else f"{model.base_model_prefix}."
+    lacking = [name for name in report["missing_keys"] if name.startswith(encoder) and "pooler" not in name]
+    if lacking:
+        raise TrainingError(f"{path} has no weight {min(lacking)}")
 
 
 def seed_everything(model: nn.Module, seed: int) -> None:

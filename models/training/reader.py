@@ -7,30 +7,27 @@ see `models.training.unanswerable`.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForQuestionAnswering
 
 from models.errors import DataError
 from models.evaluation import best_threshold
 from models.reader import Reader
-from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
-from models.training.batches import padded_batch
+from models.tokenization import Lengths, ModelInput, TokenizedText, Tokenizer, Window
+from models.training.batches import outputs_of
 from models.training.calibrate import read_all
-from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
+from models.training.checkpoints import load_start
 from models.training.data import LabelledQuestion
 from models.training.loop import Recipe, Task
 from models.training.losses import span_loss
 from models.training.torch_session import TorchSession
 from models.training.unanswerable import edited_questions, moved_questions
 
-MAX_WINDOW_TOKENS = 384
-MAX_QUERY_TOKENS = 64
-OVERLAP_TOKENS = 128
+LENGTHS = Lengths(max_tokens=384, max_query_tokens=64, overlap_tokens=128)
+_SHOWN = 4  # windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,12 @@ def with_null_side(questions: Sequence[LabelledQuestion], null_side: NullSide, *
 
 
 def span_examples(
-    questions: Sequence[LabelledQuestion], tokenizer: Tokenizer, *, null_windows: int, seed: int
+    questions: Sequence[LabelledQuestion],
+    tokenizer: Tokenizer,
+    *,
+    null_windows: int,
+    seed: int,
+    lengths: Lengths = LENGTHS,
 ) -> list[SpanExample]:
     """Return the windows to train on: all that hold the answer whole, and at most null_windows others a question."""
     generator = random.Random(seed)
@@ -77,9 +79,9 @@ def span_examples(
         windows = tokenizer.windows(
             query.ids,
             passage.ids,
-            max_window_tokens=MAX_WINDOW_TOKENS,
-            max_query_tokens=MAX_QUERY_TOKENS,
-            overlap_tokens=OVERLAP_TOKENS,
+            max_window_tokens=lengths.max_tokens,
+            max_query_tokens=lengths.max_query_tokens,
+            overlap_tokens=lengths.overlap_tokens,
         )
         own = [_example(window, _answer_tokens(question, passage)) for window in windows]
         held = [example for example in own if example.start > 0]
@@ -108,12 +110,11 @@ def _example(window: Window, answer: tuple[int, int] | None) -> SpanExample:
 
 def batch_span_loss(model: torch.nn.Module, examples: Sequence[SpanExample]) -> Tensor:
     """Return the span loss of the examples, padded into one batch."""
-    batch = padded_batch([example.input for example in examples])
+    outputs = outputs_of(model, [example.input for example in examples])
     lengths = torch.tensor([example.input.ids.size for example in examples])
-    positions = torch.arange(batch["input_ids"].shape[1])
+    positions = torch.arange(outputs.start_logits.shape[1])
     passage_starts = torch.tensor([example.passage_start for example in examples])
     in_passage = (positions[None, :] >= passage_starts[:, None]) & (positions[None, :] < lengths[:, None] - 1)
-    outputs = model(**batch)
     return span_loss(
         outputs.start_logits,
         outputs.end_logits,
@@ -148,15 +149,15 @@ def reader_task(
     Raises:
         DataError: there is no question to learn from.
     """
-    model, tokenizer_path = load_checkpoint(AutoModelForQuestionAnswering, init, recipe)
-    tokenizer = Tokenizer(tokenizer_path)
-    examples = span_examples(
-        with_null_side(questions, null_side, seed=recipe.seed), tokenizer, null_windows=1, seed=recipe.seed
-    )
+    start = load_start("reader", init, recipe, LENGTHS)
+    model, tokenizer = start.model, Tokenizer(start.tokenizer)
+    asked = with_null_side(questions, null_side, seed=recipe.seed)
+    examples = span_examples(asked, tokenizer, null_windows=1, seed=recipe.seed, lengths=start.lengths)
     if not examples:
         raise DataError("the data holds no question to learn from")
     n_null = sum(example.start == 0 for example in examples)
-    reader = _reader_in_training(model, tokenizer_path)
+    folder = start.folder("reader")
+    reader = Reader(folder, n_threads=1, session=TorchSession(model, folder.settings.outputs))
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_span_loss(model, [examples[i] for i in indices])
@@ -166,21 +167,16 @@ def reader_task(
 
     return Task(
         model=model,
-        summary=f"{len(examples):,} windows, {n_null:,} of them without an answer",
+        summary=f"{len(examples):,} windows, {n_null:,} of them without an answer{start.note}",
         batch_loss=batch_loss,
         lengths=np.array([example.input.ids.size for example in examples], np.int64),
         dev_measures=dev_measures if dev else None,
-        save=lambda path: save_checkpoint(model, tokenizer_path, path),
-        decoded=[tokenizer.decode(each.input.ids.tolist()) for each in examples[:: len(examples) // 4 + 1]],
+        save=start.save,
+        decoded=[_shown(example, tokenizer) for example in examples[:: len(examples) // _SHOWN + 1]],
     )
 
 
-def _reader_in_training(model: torch.nn.Module, tokenizer: Path) -> Reader:
-    folder = checkpoint_folder(
-        "reader",
-        tokenizer,
-        max_tokens=MAX_WINDOW_TOKENS,
-        max_query_tokens=MAX_QUERY_TOKENS,
-        overlap_tokens=OVERLAP_TOKENS,
-    )
-    return Reader(folder, n_threads=1, session=TorchSession(model, folder.settings.outputs))
+def _shown(example: SpanExample, tokenizer: Tokenizer) -> str:
+    """Return a window for people, its target before it."""
+    answer = tokenizer.decode(example.input.ids[example.start : example.end + 1].tolist())
+    return f"{repr(answer) if example.start else 'no answer'} in {tokenizer.decode(example.input.ids.tolist())}"

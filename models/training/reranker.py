@@ -12,32 +12,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification
 
 from models.cross_encoder import CrossEncoder
 from models.errors import DataError
-from models.tokenization import ModelInput, Tokenizer
-from models.training.batches import padded_batch
-from models.training.checkpoints import checkpoint_folder, load_checkpoint, save_checkpoint
+from models.tokenization import Lengths, ModelInput, Tokenizer
+from models.training.batches import outputs_of
+from models.training.checkpoints import load_start
 from models.training.groups import Group
 from models.training.loop import Recipe, Task
 from models.training.losses import listwise_loss, pointwise_loss
 from models.training.mining import Miner
 from models.training.torch_session import TorchSession
 
-MAX_PAIR_TOKENS = 256
-MAX_QUERY_TOKENS = 96
+LENGTHS = Lengths(max_tokens=256, max_query_tokens=96)
 _POINTWISE_SHARE = 0.25
 
 
-def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer) -> list[list[ModelInput]]:
+def encode_groups(groups: Sequence[Group], tokenizer: Tokenizer, lengths: Lengths = LENGTHS) -> list[list[ModelInput]]:
     """Return one list of pair inputs per group, the relevant passage first."""
     queries = tokenizer.encode_batch([group.query for group in groups])
     texts = list({text: None for group in groups for text in (group.positive, *group.negatives)})
     passages = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
     return [
         [
-            tokenizer.pair(query.ids, passages[text].ids, max_tokens=MAX_PAIR_TOKENS, max_query_tokens=MAX_QUERY_TOKENS)
+            tokenizer.pair(
+                query.ids,
+                passages[text].ids,
+                max_tokens=lengths.max_tokens,
+                max_query_tokens=lengths.max_query_tokens,
+            )
             for text in (group.positive, *group.negatives)
         ]
         for group, query in zip(groups, queries, strict=True)
@@ -67,7 +70,7 @@ def batch_group_loss(model: torch.nn.Module, batch: Sequence[Sequence[ModelInput
     queries, which a calibrated probability needs.
     """
     flat = [pair for group in batch for pair in group]
-    logits = model(**padded_batch(flat)).logits.float().view(len(batch), -1)
+    logits = outputs_of(model, flat).logits.float().view(len(batch), -1)
     return listwise_loss(logits + offsets) + _POINTWISE_SHARE * pointwise_loss(logits)
 
 
@@ -100,14 +103,12 @@ def reranker_task(
     """
     if not groups:
         raise DataError("the data gives no group of a query, a relevant passage and enough that are not")
-    model, tokenizer_path = load_checkpoint(AutoModelForSequenceClassification, init, recipe, num_labels=1)
-    tokenizer = Tokenizer(tokenizer_path)
-    encoded, encoded_dev = encode_groups(groups, tokenizer), encode_groups(dev, tokenizer)
+    start = load_start("cross-encoder", init, recipe, LENGTHS)
+    model, tokenizer = start.model, Tokenizer(start.tokenizer)
+    encoded, encoded_dev = (encode_groups(each, tokenizer, start.lengths) for each in (groups, dev))
     offsets = torch.from_numpy(retrieval.of(groups))
     dev_offsets = retrieval.of(dev)
-    folder = checkpoint_folder(
-        "cross-encoder", tokenizer_path, max_tokens=MAX_PAIR_TOKENS, max_query_tokens=MAX_QUERY_TOKENS
-    )
+    folder = start.folder("cross-encoder")
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_group_loss(model, [encoded[i] for i in indices], offsets[indices])
@@ -118,10 +119,10 @@ def reranker_task(
 
     return Task(
         model=model,
-        summary=f"{len(groups):,} groups of {offsets.shape[1]} passages",
+        summary=f"{len(groups):,} groups of {offsets.shape[1]} passages{start.note}",
         batch_loss=batch_loss,
         lengths=np.array([max(pair.ids.size for pair in group) * len(group) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,
-        save=lambda path: save_checkpoint(model, tokenizer_path, path),
+        save=start.save,
         decoded=[tokenizer.decode(group[0].ids.tolist()) for group in encoded[:: len(encoded) // 4 + 1]],
     )

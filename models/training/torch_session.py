@@ -8,7 +8,7 @@ from torch import nn
 
 from models.session import Outputs
 from models.tokenization import ModelInput
-from models.training.batches import padded_batch, token_budget_batches
+from models.training.batches import outputs_of, token_budget_batches
 
 _BATCH_TOKENS = 8192
 
@@ -27,7 +27,7 @@ class TorchSession:
         found: dict[int, Outputs] = {}
         for batch in token_budget_batches(lengths, batch_tokens=_BATCH_TOKENS, seed=0):
             with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-                result = self._model(**padded_batch([inputs[i] for i in batch]))
+                result = outputs_of(self._model, [inputs[i] for i in batch])
             rows = [getattr(result, name).float().numpy() for name in self._outputs]
             for row, i in enumerate(batch):
                 found[int(i)] = tuple(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no types
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
@@ -43,8 +44,18 @@ def load_folder_weights(model: nn.Module, folder: ModelFolder) -> None:
 
 
 def onnx_weights(path: Path) -> dict[str, Tensor]:
-    """Return the parameters of an exported graph as fp32 by their names in the torch checkpoint."""
-    graph = onnx.load(str(path)).graph
+    """Return the parameters of an exported graph as fp32 by their names in the torch checkpoint.
+
+    Raises:
+        TrainingError: the file is no graph, or none that `models.export` wrote.
+    """
+    try:
+        return _weights(onnx.load(str(path)).graph)
+    except (DecodeError, LookupError, ValueError, TypeError) as error:
+        raise TrainingError(f"{path} is no graph that tercet export wrote ({type(error).__name__}: {error})") from error
+
+
+def _weights(graph: onnx.GraphProto) -> dict[str, Tensor]:
     constants = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     weights = {
         name.removeprefix(_PREFIX): values

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -64,7 +65,8 @@ def test_a_reader_is_trained_shown_logged_and_its_best_kept(
     assert done.code == 0, done.stderr
     assert "26 windows, 11 of them without an answer" in done.stderr
     assert "Learned a few examples by heart" in done.stderr
-    assert "[CLS] where is the" in done.stderr
+    assert "no answer in [CLS] where is the" in done.stderr
+    assert re.search(r"'(lima|porto|tower|harbour|library|river|lamp|map)' in \[CLS\] where is the", done.stderr)
     assert "[SEP]" in done.stderr
     assert f"The best checkpoint is in {out / 'best'}, f1_balanced" in done.stderr
     assert (out / "best" / "model.safetensors").is_file()
@@ -143,6 +145,7 @@ def test_two_checkpoints_are_averaged_into_one_that_can_be_exported(
     assert done.code == 0, done.stderr
     mean = load_file(out / "model.safetensors")
     assert all(torch.allclose(mean[name], 1.01 * weight) for name, weight in weights.items())
+    assert "Writing" not in done.stderr
     assert tercet("export", out, "--out", tmp_path / "exported").code == 0
     again = tercet("train", "average", first, second, "--out", out)
     assert (again.code, again.sentence) == (1, f"{out} is not an empty folder; name another one.")
@@ -161,6 +164,13 @@ def test_checkpoints_that_do_not_fit_together_are_not_averaged(
     (words / "tokenizer.json").write_text((words / "tokenizer.json").read_text().replace("[UNK]", "[NIL]"))
     tokens = tercet("train", "average", reader, words, "--out", tmp_path / "mean")
     assert (tokens.code, f"{words} has another tokenizer.json than {reader}" in tokens.sentence) == (1, True)
+    stranger = tmp_path / "stranger"
+    shutil.copytree(reader, stranger)
+    torch.manual_seed(1)
+    other_weights = {name: torch.randn_like(each) for name, each in load_file(reader / "model.safetensors").items()}
+    save_file(other_weights, stranger / "model.safetensors", {"format": "pt"})
+    apart = tercet("train", "average", reader, stranger, "--out", tmp_path / "mean")
+    assert (apart.code, f"{reader} and {stranger} did not begin at the same checkpoint" in apart.sentence) == (1, True)
     assert not (tmp_path / "mean").exists()
 
 

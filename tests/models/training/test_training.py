@@ -17,18 +17,22 @@ from models.dual_encoder import DualEncoder
 from models.errors import DataError, TrainingError
 from models.export import export
 from models.folder import Kind, open_model_folder
-from models.tokenization import Tokenizer
-from models.training.batches import pad, padded_batch, token_budget_batches
+from models.tokenization import Lengths, Tokenizer
+from models.training.batches import outputs_of, pad, token_budget_batches
 from models.training.beir import read_beir
-from models.training.checkpoints import checkpoint_folder, load_checkpoint
-from models.training.data import LabelledQuestion, Triple, read_questions
+from models.training.checkpoints import load_start
+from models.training.data import (
+    LabelledQuestion,
+    Triple,
+    read_questions,
+)
 from models.training.dual import dual_task
 from models.training.fast import ByteDropout, load_for_training
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_triples
 from models.training.log import Progress
 from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner, Wanted, bm25_hits
-from models.training.reader import NullSide, reader_task, span_examples
+from models.training.reader import LENGTHS, NullSide, reader_task, span_examples
 from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
@@ -209,12 +213,12 @@ def test_fast_attention_and_padding_give_what_transformers_gives(tiny_checkpoint
     from transformers import AutoModel
 
     path = tiny_checkpoint("dual-encoder")
-    fast = load_for_training(AutoModel.from_pretrained, path, dropout=0.1, add_pooling_layer=False).eval()
+    fast = load_for_training("dual-encoder", path, dropout=0.1).eval()
     plain = AutoModel.from_pretrained(path, attn_implementation="eager", add_pooling_layer=False).eval()
     tokenizer = Tokenizer(path / "tokenizer.json")
     inputs = [tokenizer.single(tokenizer.encode(text).ids, max_tokens=64) for text in ("the sea", "the town " * 9)]
     with torch.inference_mode():
-        together = fast(**padded_batch(inputs)).last_hidden_state
+        together = outputs_of(fast, inputs).last_hidden_state
         for row, item in enumerate(inputs):
             ids = torch.from_numpy(item.ids[None])
             alone = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
@@ -248,9 +252,7 @@ def test_a_model_folder_gives_its_weights_back(
         torch.nn.init.normal_(parameter, std=0.1)
     original.save_pretrained(checkpoint)
     shutil.copy(tiny_checkpoint("reader") / "tokenizer.json", checkpoint)
-    settings = checkpoint_folder(
-        "reader", checkpoint / "tokenizer.json", max_tokens=64, max_query_tokens=16, overlap_tokens=8
-    ).settings
+    settings = load_start("reader", str(checkpoint), tiny_recipe(), Lengths(64, 16, 8)).folder("reader").settings
     export(open_checkpoint(checkpoint, "reader"), tmp_path / "folder", settings, quantizes=quantize)
     found = onnx_weights(tmp_path / "folder" / "model.onnx")
     for name, value in original.state_dict().items():
@@ -260,8 +262,10 @@ def test_a_model_folder_gives_its_weights_back(
 
 
 def test_an_init_that_names_nothing_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="neither 'all-minilm-l6-v2', a transformers folder, nor a model folder"):
-        load_checkpoint(object(), str(tmp_path / "nothing"), tiny_recipe())
+    with pytest.raises(
+        TrainingError, match="neither 'all-minilm-l6-v2', a transformers folder, a run, nor a model folder"
+    ):
+        load_start("reader", str(tmp_path / "nothing"), tiny_recipe(), LENGTHS)
 
 
 @given(st.lists(st.integers(1, 400), max_size=60), st.integers(50, 800), st.integers(0, 5))
