@@ -16,17 +16,24 @@ training = typer.Typer(
     help="Train a model on your own data, from any BERT-type encoder; needs the train extra.",
 )
 
-Out = Annotated[Path, typer.Option(help="Folder of the run; called again after a kill, the run goes on.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder of the run, empty or not there yet; called again after a kill, the run goes on.")
+]
 Init = Annotated[
     str,
-    typer.Option(help="What to start from: all-minilm-l6-v2, a bundled model, a model folder, a transformers folder."),
+    typer.Option(
+        help="What to start from: all-minilm-l6-v2, a bundled model, a model folder, a transformers folder, or a run, "
+        "whose best checkpoint counts."
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Decides order, negatives, a new head and dropout.")]
-Epochs = Annotated[float, typer.Option(min=0.01, help="How often each example is seen.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Decides order, negatives, a new head and dropout.")
+]  # times a million and more, it must stay a 64-bit number
+Epochs = Annotated[float, typer.Option(min=0.01, max=1_000, help="How often each example is seen.")]
 BatchTokens = Annotated[int, typer.Option(min=512, help="Padded tokens of one step.")]
-LearningRate = Annotated[float, typer.Option(min=0.0, help="Peak of the encoder's learning rate.")]
-HeadRate = Annotated[float, typer.Option(min=0.0, help="Peak of the head's learning rate.")]
-Checks = Annotated[int, typer.Option(min=1, help="How often the dev measures are taken.")]
+LearningRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Peak of the encoder's learning rate.")]
+HeadRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Peak of the head's learning rate.")]
+Checks = Annotated[int, typer.Option(min=1, max=1_000, help="How often the dev measures are taken.")]
 Sanity = Annotated[bool, typer.Option("--sanity", help="First learn a few dozen examples by heart, or stop.")]
 Freeze = Annotated[bool, typer.Option("--freeze-embeddings", help="Leave the embeddings as they are: a tenth faster.")]
 Files = Annotated[
@@ -61,14 +68,20 @@ Negatives = Annotated[int, typer.Option(min=1, max=63, help="Passages beside the
 @training.command("reader")
 def train_reader(
     data: Annotated[
-        list[Path], typer.Option(help="Labelled questions, JSON Lines or SQuAD 2.0 JSON; may be given again.")
+        list[str],
+        typer.Option(
+            metavar="FILE[#N]", help="Labelled questions, JSON Lines or SQuAD 2.0 JSON, N at most; may be given again."
+        ),
     ],
     out: Out,
     init: Init = "all-minilm-l6-v2",
-    dev: Annotated[Path | None, typer.Option(help="Questions to measure on; or 5% are held out by title.")] = None,
+    dev: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[#N]", help="Questions to measure on, N at most; or 5% are held out by title."),
+    ] = None,
     moved: Annotated[int, typer.Option(min=0, help="Questions asked of a sibling passage without their answer.")] = 0,
     edited: Annotated[int, typer.Option(min=0, help="Questions edited so that their passage fails them.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, help="How often a real unanswerable question is shown.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="How often a real unanswerable question is shown.")] = 1,
     epochs: Epochs = 2.0,
     seed: Seed = 1,
     batch_tokens: BatchTokens = 6144,
@@ -82,10 +95,13 @@ def train_reader(
     check_train_extra()
     from models.training.loop import Recipe
     from models.training.reader import NullSide
+    from service.commands.data_sources import parse_source
     from service.commands.train import Run, train_reader
 
     recipe = Recipe(seed, epochs, batch_tokens, learning_rate, head_learning_rate, freeze_embeddings=freeze_embeddings)
-    train_reader(data, dev, NullSide(moved, edited, repeats), Run(init, out, recipe, checks, sanity))
+    run = Run(init, out, recipe, checks, sanity)
+    sources, held_out = [parse_source(each) for each in data], None if dev is None else parse_source(dev)
+    train_reader(sources, held_out, NullSide(moved, edited, repeats), run)
 
 
 @training.command("reranker")
@@ -99,7 +115,8 @@ def train_reranker(
     paragraphs: Paragraphs = 0,
     negatives: Negatives = 4,
     retrieval_weight: Annotated[
-        float, typer.Option(min=0.0, help="What a cosine of 1 adds to the logit while training; 0 learns alone.")
+        float,
+        typer.Option(min=0.0, max=1_000, help="What a cosine of 1 adds to the logit while training; 0 learns alone."),
     ] = 15.0,
     init: Init = "all-minilm-l6-v2",
     epochs: Epochs = 1.0,

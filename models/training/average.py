@@ -3,6 +3,7 @@
 Source: Wortsman et al. 2022, "Model soups", section 2 (the uniform soup). Left out: the greedy soup, chosen by dev.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,7 +57,11 @@ def average(checkpoints: Sequence[Path], out: Path) -> None:
             )
         sums = {name: total + weights[name].double() for name, total in sums.items()}
     module.model.load_state_dict({name: total / len(checkpoints) for name, total in sums.items()})
-    save_checkpoint(module.model, tokenizer.encode(), out)
+    try:
+        save_checkpoint(module.model, tokenizer.encode(), out)
+    except TrainingError:
+        shutil.rmtree(out, ignore_errors=True)  # it was empty
+        raise
 
 
 def encoder_cosine(left: Mapping[str, Tensor], right: Mapping[str, Tensor], *, prefix: str) -> float:

@@ -21,6 +21,7 @@ from models.tokenization import Lengths
 from models.training.batches import WIDTH_STEP
 from models.training.fast import load_for_training
 from models.training.loop import Recipe
+from models.training.runs import writing
 from models.training.weights import load_folder_weights
 
 ORIGINAL = "all-minilm-l6-v2"  # the encoder that the bundled models started from, installed with the train extra
@@ -60,7 +61,7 @@ class Start:
         return ModelFolder(self.tokenizer.parent, settings)
 
     def save(self, out: Path) -> None:
-        """Write the model as a transformers folder to out."""
+        """Write the model as a transformers folder to out; raises as `save_checkpoint`."""
         save_checkpoint(self.model, self.tokenizer.read_bytes(), out)
 
 
@@ -124,8 +125,12 @@ def original_encoder() -> Path:
 
 
 def save_checkpoint(model: nn.Module, tokenizer: bytes, out: Path) -> None:
-    """Write a transformers folder with a tokenizer.json to out."""
-    with quiet():
+    """Write a transformers folder with a tokenizer.json to out.
+
+    Raises:
+        TrainingError: it cannot be written.
+    """
+    with writing(out), quiet():
         out.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(out)  # type: ignore[operator]  # torch types attributes of modules loosely
         (out / TOKENIZER_FILE).write_bytes(tokenizer)

@@ -3,7 +3,9 @@
 Karpukhin et al. 2020, with mean pooling and a scaled cosine (Reimers and Gurevych 2019).
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from models.errors import DataError
 from models.tokenization import Lengths, ModelInput, Tokenizer
 from models.training.batches import outputs_of
 from models.training.checkpoints import load_start
+from models.training.digests import digest
 from models.training.groups import Group
 from models.training.loop import Recipe, Task
 from models.training.losses import contrastive_loss
@@ -91,5 +94,9 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
         lengths=np.array([max(item.ids.size for item in group[1:]) * (len(group) - 1) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,
         save=start.save,
+        data={
+            "training data": digest(*(item.ids for group in encoded for item in group)),
+            "dev data": digest(json.dumps([astuple(group) for group in dev])),
+        },
         decoded=[tokenizer.decode(item.ids.tolist()) for item in encoded[0][:3]],
     )

@@ -1,13 +1,17 @@
-"""A run's log as CSV: loss, speed and learning rate as it goes, and the dev measures of each check."""
+"""A run's log as CSV: loss, speed and learning rate as it goes, and the dev measures of each check.
+
+A kill or a full disk can cut its last line off. Lines that cannot be read are left out.
+"""
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 LOG_FILE = "log.csv"
-_COLUMNS = ("step", "n_steps", "loss", "tokens_per_second", "learning_rate", "dev")
+_COLUMNS = ["step", "n_steps", "loss", "tokens_per_second", "learning_rate", "dev"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,34 +26,38 @@ class Progress:
 
 
 def append_progress(path: Path, progress: Progress, *, learning_rate: float) -> None:
-    """Append a line, after the header if it is the first; the measures become JSON in the last column."""
-    is_new = not path.is_file()
+    """Append a line to a log that `start_log` made; the measures become JSON in the last column."""
     dev = json.dumps({name: round(value, 5) for name, value in progress.measures.items()}) if progress.measures else ""
     speed = f"{progress.tokens_per_second:.0f}"
     with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if is_new:
-            writer.writerow(_COLUMNS)
-        writer.writerow([progress.step, progress.n_steps, f"{progress.loss:.5f}", speed, learning_rate, dev])
+        csv.writer(file).writerow([progress.step, progress.n_steps, f"{progress.loss:.5f}", speed, learning_rate, dev])
 
 
-def drop_after(path: Path, step: int) -> None:
-    """Drop the lines after a step, which the resumed run will write again; no log is an empty one."""
-    rows = _rows(path)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(row for number, row in enumerate(rows) if number == 0 or int(row[0]) <= step)
+def start_log(path: Path, step: int) -> None:
+    """Leave the header and the lines up to a step, which a run goes on after; it will write the later ones again."""
+    kept = [row for progress, row in _rows(path) if progress.step <= step]
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", newline="") as file:
+        csv.writer(file).writerows([_COLUMNS, *kept])
+    os.replace(partial, path)
 
 
 def read_log(path: Path) -> list[Progress]:
     """Return the lines of a log in order; none for a file that is not there."""
-    return [
-        Progress(int(step), int(n_steps), float(loss), float(speed), json.loads(dev) if dev else {})
-        for step, n_steps, loss, speed, _, dev in _rows(path)[1:]
-    ]
+    return [progress for progress, _ in _rows(path)]
 
 
-def _rows(path: Path) -> Sequence[list[str]]:
+def _rows(path: Path) -> Iterator[tuple[Progress, list[str]]]:
+    """Yield each line that can be read, and its fields."""
     if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.reader(file))
+        return
+    with path.open(newline="", errors="replace") as file:
+        for line in file:
+            try:
+                [row] = csv.reader([line])
+                step, n_steps, loss, speed, _, dev = row
+                measures = {name: float(value) for name, value in json.loads(dev or "{}").items()}
+                progress = Progress(int(step), int(n_steps), float(loss), float(speed), measures)
+            except (ValueError, TypeError, AttributeError, csv.Error):
+                continue
+            yield progress, row

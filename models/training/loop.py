@@ -3,35 +3,32 @@
 Why a loop of our own (ADR 7): the trainers of transformers and sentence-transformers batch by example count. Batches
 of equal token count, sorted by length, keep padding near zero.
 
-A run's folder holds `log.csv`, `state.pt` (what it takes to go on) and `best/`, the checkpoint with the best dev
-measure so far. Each step draws its randomness from the seed and the step's number alone, so a run that was killed and
-resumed ends as one that was not.
+Each step draws its randomness from the seed and the step's number alone, so a run that was killed and resumed ends as
+one that was not.
 """
 
-import hashlib
 import json
 import logging
-import os
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from models.checkpoint import BEST_FOLDER
+from models.checkpoint import not_finite
 from models.errors import TrainingError
 from models.training.batches import token_budget_batches
+from models.training.digests import digest, weights_digest
 from models.training.fast import seed_everything
-from models.training.log import LOG_FILE, Progress, append_progress, drop_after
+from models.training.log import LOG_FILE, Progress, append_progress, start_log
+from models.training.runs import RunFolder, RunState, writing
 
 logger = logging.getLogger(__name__)
-
-STATE_FILE = "state.pt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +52,8 @@ class Task:
 
     summary says for people what one epoch holds; batch_loss returns the loss of the examples whose indices it is
     given; lengths (n,) are the padded tokens that each example costs; dev_measures returns measures by name, the first
-    of which decides what is best (greater is better); save writes the model as a checkpoint into a folder; decoded are
-    a few inputs as the model receives them.
+    of which decides what is best (greater is better); save writes the model as a checkpoint into a folder; data are
+    digests by name of what the loss and the measures come from; decoded are a few inputs as the model receives them.
     """
 
     model: nn.Module
@@ -65,6 +62,7 @@ class Task:
     lengths: NDArray[np.int64]
     dev_measures: Callable[[], Mapping[str, float]] | None
     save: Callable[[Path], None]
+    data: Mapping[str, str]
     decoded: Sequence[str] = ()
 
 
@@ -94,11 +92,11 @@ def train(
     Without dev measures the last checkpoint is the best one and the mapping is empty.
 
     Raises:
-        TrainingError: out holds a run of another recipe or other data, or the loss is not a number.
+        TrainingError: out cannot be used, or holds another run; or a loss, a weight or a measure is no finite number.
     """
     batches = _all_batches(task.lengths, recipe)
     run = _Run(task, recipe, out, batches)
-    run.resume()
+    run.start(_identity(task, recipe, batches, pace))
     checks = {len(batches) * (i + 1) // pace.dev_checks for i in range(pace.dev_checks)}
     saved = since = time.monotonic()
     losses: list[float] = []
@@ -121,6 +119,24 @@ def train(
     return run.best
 
 
+def steps_taken(task: Task, recipe: Recipe, out: Path, *, pace: Pace = Pace()) -> int:
+    """Return how many steps the task's run in out has taken, 0 for none; raises as `train`."""
+    identity = _identity(task, recipe, _all_batches(task.lengths, recipe), pace)
+    state = RunFolder(out).read(identity, reads_tensors=False)
+    return 0 if state is None else state.step
+
+
+def _identity(task: Task, recipe: Recipe, batches: Sequence[NDArray[np.int64]], pace: Pace) -> dict[str, str]:
+    """Return by name all that decides how a run ends; the task's model must have its initial weights."""
+    return {
+        "recipe": digest(json.dumps(asdict(recipe))),
+        "starting weights": weights_digest(task.model),
+        **task.data,
+        "batches": digest(*batches),
+        "number of checks": str(pace.dev_checks),
+    }
+
+
 def _all_batches(lengths: NDArray[np.int64], recipe: Recipe) -> list[NDArray[np.int64]]:
     """Return the batches of all epochs; a last, partial epoch is the beginning of a whole one."""
     batches: list[NDArray[np.int64]] = []
@@ -138,36 +154,38 @@ class _Run:
     def __init__(self, task: Task, recipe: Recipe, out: Path, batches: Sequence[NDArray[np.int64]]) -> None:
         self.task = task
         self.recipe = recipe
-        self.out = out
+        self.folder = RunFolder(out)
         self.step = 0
-        self.best: dict[str, float] = {}
+        self.best: Mapping[str, float] = {}
+        self._best_step: int | None = None
+        self._identity: Mapping[str, str] = {}
         self._optimizer = _optimizer(task.model, recipe)
         n_steps = len(batches)
         warmup = max(1, int(recipe.warmup_share * n_steps))
         self._schedule = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda step: min((step + 1) / warmup, (n_steps - step) / max(1, n_steps - warmup))
         )
-        self._fingerprint = _fingerprint(recipe, batches)
 
-    def resume(self) -> None:
-        """Go on from the folder's state, or start it."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        path = self.out / STATE_FILE
-        if not path.is_file():
-            (self.out / "recipe.json").write_text(json.dumps(asdict(self.recipe), indent=2) + "\n")
-            (self.out / LOG_FILE).unlink(missing_ok=True)
-            return
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-        if state["fingerprint"] != self._fingerprint:
-            raise TrainingError(
-                f"{self.out} holds a run of another recipe or other data; name another folder or remove this one"
-            )
-        self.task.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._schedule.load_state_dict(state["schedule"])
-        self.step, self.best = state["step"], state["best"]
-        drop_after(self.out / LOG_FILE, self.step)
-        logger.info("resumed at step %d", self.step)
+    def start(self, identity: Mapping[str, str]) -> None:
+        """Go on from the folder's state, or make the folder."""
+        self._identity = identity
+        self.folder.check(asdict(self.recipe))
+        state = self.folder.read(identity)
+        if state is None:
+            self.save()
+        else:
+            self._restore(state)
+            logger.info("resumed at step %d", self.step)
+        self.folder.note(asdict(self.recipe))
+        with writing(self.folder.path / LOG_FILE):
+            start_log(self.folder.path / LOG_FILE, self.step)
+
+    def _restore(self, state: RunState) -> None:
+        with self.folder.intact():
+            self.task.model.load_state_dict(state.model)
+            self._optimizer.load_state_dict(dict(state.optimizer))
+            self._schedule.load_state_dict(dict(state.schedule))
+            self.step, self.best, self._best_step = state.step, state.best, state.best_step
 
     def learn(self, batch: NDArray[np.int64]) -> float:
         """Take one step and return its loss."""
@@ -188,40 +206,45 @@ class _Run:
 
     def check(self) -> Mapping[str, float]:
         """Measure on dev, and keep the checkpoint if it is the best so far."""
+        self._check_weights()
         self.task.model.eval()
         measures = dict(self.task.dev_measures()) if self.task.dev_measures is not None else {}
+        if not all(map(math.isfinite, measures.values())):
+            raise TrainingError(f"the dev measures at step {self.step} are not finite; lower the learning rate")
         if not self.best or next(iter(measures.values())) > next(iter(self.best.values())):
-            self.best = measures
-            self.task.save(self.out / BEST_FOLDER)
+            self.best, self._best_step = measures, self.step
+            self.folder.keep(self.task.save)
         return measures
+
+    def _check_weights(self) -> None:
+        """Refuse weights that are no numbers, of which the loss tells a step too late."""
+        name = not_finite(self.task.model)
+        if name is not None:
+            raise TrainingError(f"after step {self.step}, {name} is not finite; lower the learning rate")
 
     def log(self, progress: Progress) -> None:
         """Append a line to the log."""
-        append_progress(self.out / LOG_FILE, progress, learning_rate=float(self._schedule.get_last_lr()[0]))
+        path = self.folder.path / LOG_FILE
+        with writing(path):
+            append_progress(path, progress, learning_rate=float(self._schedule.get_last_lr()[0]))
         logger.info(
             "step %d of %d: loss %.4f %s", progress.step, progress.n_steps, progress.loss, dict(progress.measures)
         )
 
     def save(self) -> None:
-        """Replace the state file in one rename."""
-        state = {
-            "fingerprint": self._fingerprint,
-            "model": self.task.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "schedule": self._schedule.state_dict(),
-            "step": self.step,
-            "best": self.best,
-        }
-        partial = self.out / f"{STATE_FILE}.partial"
-        torch.save(state, partial)
-        os.replace(partial, self.out / STATE_FILE)
-
-
-def _fingerprint(recipe: Recipe, batches: Sequence[NDArray[np.int64]]) -> str:
-    digest = hashlib.sha256(json.dumps(asdict(recipe)).encode())
-    for batch in batches:
-        digest.update(batch.tobytes())
-    return digest.hexdigest()
+        """Replace the state in the folder."""
+        self._check_weights()
+        self.folder.write(
+            RunState(
+                identity=self._identity,
+                model=self.task.model.state_dict(),
+                optimizer=self._optimizer.state_dict(),
+                schedule=self._schedule.state_dict(),
+                step=self.step,
+                best=self.best,
+                best_step=self._best_step,
+            )
+        )
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

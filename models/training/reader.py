@@ -4,9 +4,10 @@ An example without an answer points both at [CLS]. Real unanswerable questions a
 see `models.training.unanswerable`.
 """
 
+import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from models.training.batches import outputs_of
 from models.training.calibrate import read_all
 from models.training.checkpoints import load_start
 from models.training.data import LabelledQuestion
+from models.training.digests import digest
 from models.training.loop import Recipe, Task
 from models.training.losses import span_loss
 from models.training.torch_session import TorchSession
@@ -172,8 +174,14 @@ def reader_task(
         lengths=np.array([example.input.ids.size for example in examples], np.int64),
         dev_measures=dev_measures if dev else None,
         save=start.save,
+        data={"training data": _digest(examples), "dev data": digest(json.dumps([astuple(each) for each in dev]))},
         decoded=[_shown(example, tokenizer) for example in examples[:: len(examples) // _SHOWN + 1]],
     )
+
+
+def _digest(examples: Sequence[SpanExample]) -> str:
+    targets = [(each.input.ids.size, each.passage_start, each.start, each.end) for each in examples]
+    return digest(np.concatenate([each.input.ids for each in examples]), np.array(targets, np.int64))
 
 
 def _shown(example: SpanExample, tokenizer: Tokenizer) -> str:

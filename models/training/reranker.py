@@ -18,6 +18,7 @@ from models.errors import DataError
 from models.tokenization import Lengths, ModelInput, Tokenizer
 from models.training.batches import outputs_of
 from models.training.checkpoints import load_start
+from models.training.digests import digest
 from models.training.groups import Group
 from models.training.loop import Recipe, Task
 from models.training.losses import listwise_loss, pointwise_loss
@@ -124,5 +125,13 @@ def reranker_task(
         lengths=np.array([max(pair.ids.size for pair in group) * len(group) for group in encoded], np.int64),
         dev_measures=dev_measures if dev else None,
         save=start.save,
+        data={
+            "training data": digest(*_ids(encoded), offsets.numpy()),
+            "dev data": digest(*_ids(encoded_dev), dev_offsets),
+        },
         decoded=[tokenizer.decode(group[0].ids.tolist()) for group in encoded[:: len(encoded) // 4 + 1]],
     )
+
+
+def _ids(groups: Sequence[Sequence[ModelInput]]) -> list[NDArray[np.int64]]:
+    return [pair.ids for group in groups for pair in group]

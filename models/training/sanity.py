@@ -1,4 +1,8 @@
-"""Check that a model can learn at all: over-fit a few examples before the hours are spent."""
+"""Check that a model can learn at all: over-fit a few examples before the hours are spent.
+
+It tells of examples that contradict each other, inputs that lost what tells them apart, and bad learning rates. What is
+wrong in all examples alike can be learned by heart like what is right.
+"""
 
 import copy
 from collections.abc import Callable
@@ -23,7 +27,8 @@ def overfit(
     """Train on N_EXAMPLES examples for some 120 steps, put the weights back, and return the first and the last loss.
 
     Raises:
-        TrainingError: the last loss is not under 0.3 of the first: labels, inputs or learning rate are wrong.
+        TrainingError: the last loss is not under 0.3 of the first: labels contradict each other, or inputs or learning
+            rate are wrong.
     """
     before = copy.deepcopy(task.model.state_dict())
     few = np.argsort(task.lengths, kind="stable")[:: max(1, task.lengths.size // N_EXAMPLES)][:N_EXAMPLES]

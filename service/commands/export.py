@@ -13,10 +13,10 @@ from models.checkpoint import Checkpoint, open_checkpoint
 from models.export import export
 from models.folder import OUTPUTS, TOKENIZER_FILE, WEIGHTS_FILE, Kind, ModelFolder, ModelSettings
 from models.tokenization import Lengths
+from models.training.runs import RECIPE_FILE
 from service.commands.faults import CommandError
 from service.commands.output import console, print_json, printable, say, size
 
-RECIPE_FILE = "recipe.json"  # that a training run leaves in its folder
 _LENGTHS: Mapping[Kind, Lengths] = {
     "dual-encoder": Lengths(256, 256),
     "cross-encoder": Lengths(512, 128),

@@ -2,25 +2,28 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from models.checkpoint import BEST_FOLDER
 from models.dual_encoder import DualEncoder
+from models.errors import DataError
 from models.folder import open_model_folder
 from models.session import available_cpus
 from models.training.average import average
-from models.training.data import read_questions
+from models.training.data import LabelledQuestion, read_questions
 from models.training.dual import dual_task
 from models.training.log import LOG_FILE, Progress, read_log
-from models.training.loop import Pace, Recipe, Task, train
+from models.training.loop import Pace, Recipe, Task, steps_taken, train
 from models.training.mining import Miner
 from models.training.reader import NullSide, reader_task
+from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
+from models.training.runs import RunFolder
 from models.training.sanity import overfit
-from models.training.sources import GroupSources, groups_of_sources, split_by_title
+from models.training.sources import GroupSources, groups_of_sources, sample, split_by_title
 from service.commands.data_sources import distinct_names
-from service.commands.output import say
+from service.commands.output import counted, say
 from service.commands.progress import progress_display
 from service.report.plots import training_plot
 from service.settings import load_settings
@@ -39,24 +42,37 @@ class Run:
     checks: int
     is_sane: bool
 
+    def check_folder(self) -> None:
+        """Return when the folder can be used, before the work on the data; raises TrainingError."""
+        RunFolder(self.out).check(asdict(self.recipe))
 
-def train_reader(data: Sequence[Path], dev: Path | None, null_side: NullSide, run: Run) -> None:
+
+def train_reader(data: Sequence[Source], dev: Source | None, null_side: NullSide, run: Run) -> None:
     """Train a reader.
 
     Raises:
-        DataError: a file is malformed, with file, line and reason.
+        DataError: a file is malformed, with file, line and reason, or dev holds no question.
         TrainingError: the run cannot start, go on or converge.
+        ExportError: what it starts from is damaged.
     """
-    questions = [question for path in data for question in read_questions(path)]
+    run.check_folder()
+    questions = [question for source in data for question in _questions(source, run)]
     if dev is None:
         questions, held_out = split_by_title(questions, run.recipe.seed)
     else:
-        held_out = read_questions(dev)
+        held_out = _questions(dev, run)
+        if not held_out:
+            raise DataError(f"{dev.path} holds no question to measure on")
     _run(reader_task(questions, held_out, run.init, run.recipe, null_side), run)
+
+
+def _questions(source: Source, run: Run) -> list[LabelledQuestion]:
+    return sample(read_questions(source.path), source.limit, run.recipe.seed)
 
 
 def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *, retrieval_weight: float) -> None:
     """Train a cross-encoder; raises as `train_reader`."""
+    run.check_folder()
     with _miner() as miner:
         groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
         task = reranker_task(groups, held_out, RetrievalTerm(miner, retrieval_weight), run.init, run.recipe)
@@ -65,6 +81,7 @@ def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *,
 
 def train_dual(sources: GroupSources, dev: GroupSources | None, run: Run) -> None:
     """Train a dual encoder; raises as `train_reader`."""
+    run.check_folder()
     with _miner() as miner:
         groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
     _run(dual_task(groups, held_out, run.init, run.recipe), run)
@@ -106,11 +123,15 @@ def _run(task: Task, run: Run) -> None:
         say(f"  {text[:_SHOWN_CHARACTERS]}{'…' if len(text) > _SHOWN_CHARACTERS else ''}")
     if task.dev_measures is None:
         say("There is nothing to measure on, so the last checkpoint counts as the best.")
+    pace = Pace(run.checks)
+    taken = steps_taken(task, run.recipe, run.out, pace=pace)
+    if taken:
+        say(f"The run in {run.out} has taken {counted(taken, 'step')} already.")
     with progress_display() as display:
-        if run.is_sane:
+        if run.is_sane and not taken:
             first, last = overfit(task, run.recipe, _shown(display.update, "Learning a few by heart"))
             say(f"Learned a few examples by heart: loss {first:.3f} to {last:.3f}.")
-        best = train(task, run.recipe, run.out, pace=Pace(run.checks), report=_shown(display.update, "Training"))
+        best = train(task, run.recipe, run.out, pace=pace, report=_shown(display.update, "Training"))
     _draw_curves([run.out], run.out)
     say(f"The best checkpoint is in {run.out / BEST_FOLDER}{_of(best)}.")
     say(f"Next: tercet export {run.out} --out MODEL_FOLDER, then tercet calibrate.")

@@ -89,13 +89,18 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_log(
     assert tercet(*arguments(tmp_path / "whole")).code == 0
     process = tercet.start(*arguments(tmp_path / "killed"))
     deadline = time.monotonic() + 60
-    while not (tmp_path / "killed" / "state.pt").is_file():
+    log = tmp_path / "killed" / "log.csv"
+    while not (log.is_file() and len(log.read_text().splitlines()) > 1):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.kill()
     process.communicate()
     assert tercet(*arguments(tmp_path / "killed")).code == 0
+    again = tercet(*arguments(tmp_path / "killed"), "--sanity")
+    assert again.code == 0, again.stderr
+    assert re.search(rf"The run in {tmp_path / 'killed'} has taken \d+ steps already\.", again.stderr)
+    assert "by heart" not in again.stderr  # that it can learn was seen when it began
     whole, killed = (
         [(row["step"], row["loss"], row["dev"]) for row in log_of(tmp_path / name)] for name in ("whole", "killed")
     )
@@ -174,10 +179,47 @@ def test_checkpoints_that_do_not_fit_together_are_not_averaged(
     assert not (tmp_path / "mean").exists()
 
 
+def test_curves_of_runs_with_one_name_are_all_drawn(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(tiny_checkpoint("reader"), tmp_path / name / "run")
+        (tmp_path / name / "run" / "log.csv").write_text('1,1,0.5,9,0.1,"{""f1"": 0.5}"\r\nx,y\r\n')
+    done = tercet("train", "average", tmp_path / "one" / "run", tmp_path / "two" / "run", "--out", tmp_path / "mean")
+    assert done.code == 0, done.stderr
+    curves = (tmp_path / "mean" / "curves.svg").read_text()
+    assert "one/run: f1" in curves
+    assert "two/run: f1" in curves
+
+
+def test_the_folder_is_looked_at_before_the_data(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "log.csv").write_text("mine")
+    write_lines(tmp_path / "bad.jsonl", [{"no": "question"}])
+    for kind in ("reader", "reranker", "dual"):
+        done = tercet("train", kind, "--data", tmp_path / "bad.jsonl", "--out", tmp_path / "mine")
+        assert (done.code, f"{tmp_path / 'mine'} holds log.csv but no training run" in done.sentence) == (1, True)
+    assert (tmp_path / "mine" / "log.csv").read_text() == "mine"
+
+
+def test_as_many_questions_are_taken_as_were_asked_for(
+    tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
+) -> None:
+    data = write_questions(tmp_path / "train#1.jsonl")
+    options = quick(tiny_checkpoint("dual-encoder"), tmp_path / "run", "--checks", "1")
+    done = tercet("train", "reader", "--data", f"{data}#5", "--data", data, "--dev", f"{data}#2", *options)
+    assert done.code == 0, done.stderr
+    assert "29 windows" in done.stderr
+    [dev] = [json.loads(row["dev"]) for row in log_of(tmp_path / "run") if row["dev"]]
+    assert set(dev) == {"f1_balanced", "has_answer_f1"}
+
+
 def test_judgements_that_are_left_out_are_counted(
     tercet: Tercet, tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]
 ) -> None:
-    beir = tmp_path / "beir"
+    beir = tmp_path / "be:ir"
     (beir / "qrels").mkdir(parents=True)
     write_lines(beir / "corpus.jsonl", [{"_id": w, "title": "", "text": f"the {w} of the sea"} for w in WORDS])
     write_lines(beir / "queries.jsonl", [{"_id": w, "text": f"where is the {w}"} for w in WORDS])
@@ -190,9 +232,28 @@ def test_judgements_that_are_left_out_are_counted(
 
 
 @pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--epochs", "inf"),
+        ("--epochs", "nan"),
+        ("--seed", "20261130123456"),
+        ("--learning-rate", "inf"),
+        ("--head-learning-rate", "2"),
+        ("--checks", "1000000000"),
+    ],
+)
+def test_a_number_beyond_its_bounds_is_wrong_use(tercet: Tercet, tmp_path: Path, option: str, value: str) -> None:
+    data = write_questions(tmp_path / "train.jsonl")
+    done = tercet("train", "reader", "--data", data, "--out", tmp_path / "run", option, value)
+    assert (done.code, f"Invalid value for '{option}'" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["reader", "--data", "{dir}/none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
+        (["reader", "--data", "{dir}/none.jsonl"], "none.jsonl is not there"),
+        (["reader", "--data", "{dir}/good.jsonl", "--dev", "{dir}/empty.jsonl"], "holds no question to measure on"),
+        (["reader", "--data", "{dir}/good.jsonl#0"], "what follows # is '0', not a number of at least 1"),
         (["reader", "--data", "{dir}/bad.jsonl"], "bad.jsonl, line 1: the answer at 1 of question 'x'"),
         (["reader", "--data", "{dir}/empty.jsonl"], "The data holds no question to learn from"),
         (["reader", "--data", "{dir}/good.jsonl", "--init", "nothing"], "--init 'nothing' is neither"),

@@ -14,12 +14,13 @@ from safetensors.torch import load_file, save_file
 from models.errors import ModelError, TrainingError
 from models.folder import Kind, open_model_folder, write_settings
 from models.tokenization import Lengths, Tokenizer
-from models.training.average import encoder_cosine
-from models.training.checkpoints import load_start
+from models.training.average import average, encoder_cosine
+from models.training.checkpoints import load_start, save_checkpoint
 from models.training.data import LabelledQuestion
 from models.training.loop import Recipe, train
 from models.training.reader import LENGTHS, NullSide, reader_task
 from tests.conftest import TinyModels
+from tests.models.training.test_runs import files_of_at_most
 
 Checkpoints = Callable[[Kind], Path]
 
@@ -153,6 +154,21 @@ def test_a_model_folder_whose_graph_is_no_export_is_refused(tmp_path: Path, tiny
         write_settings(folder, open_model_folder(str(tiny_models.reader), "reader").settings)
         with pytest.raises(TrainingError, match=r"model\.onnx is no graph|has no weight"):
             load_start("reader", str(folder), RECIPE, LENGTHS)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_one_sentence(tmp_path: Path, tiny_checkpoint: Checkpoints) -> None:
+    start = load_start("reader", str(tiny_checkpoint("reader")), RECIPE, LENGTHS)
+    (tmp_path / "file").write_text("")
+    for place, reason in ((tmp_path / "file" / "out", "Not a directory"), (Path("/proc/out"), "No such file")):
+        with pytest.raises(TrainingError, match=f"{place} cannot be written: {reason}"):
+            save_checkpoint(start.model, b"{}", place)
+
+
+def test_a_mean_that_cannot_be_written_leaves_nothing(tmp_path: Path, tiny_checkpoint: Checkpoints) -> None:
+    reader = tiny_checkpoint("reader")
+    with files_of_at_most(50_000), pytest.raises(TrainingError, match=r"mean cannot be written: .*too large"):
+        average([reader, reader], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
 
 
 def test_writing_and_loading_leave_stderr_alone(

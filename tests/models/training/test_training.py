@@ -166,13 +166,6 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(
         assert mine.equal(theirs)
 
 
-def test_a_folder_of_another_run_is_refused(tmp_path: Path, tiny_reader_task: Callable[[Recipe], Task]) -> None:
-    train(tiny_reader_task(tiny_recipe()), tiny_recipe(), tmp_path / "out")
-    other = tiny_recipe(rate=2e-3)
-    with pytest.raises(TrainingError, match="another recipe or other data"):
-        train(tiny_reader_task(other), other, tmp_path / "out")
-
-
 def test_the_best_checkpoint_is_kept_and_not_the_last(
     tmp_path: Path, tiny_reader_task: Callable[[Recipe], Task]
 ) -> None:
