@@ -13,7 +13,7 @@ from tests.client.conftest import serving
 from tests.e2e.processes import wait_until
 
 
-def test_to_cancel_a_call_ends_its_work_on_the_service(settings: Settings) -> None:
+def test_cancelling_a_call_ends_its_work_on_the_service(settings: Settings) -> None:
     with serving(settings) as running:
         engine = running.app.state.engine
         begun, goes_on = threading.Event(), threading.Event()

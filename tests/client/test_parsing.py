@@ -94,6 +94,7 @@ def test_values_keep_their_kinds() -> None:
         ("results/0/score", "high", "at #/results/0/score a number is expected, not a text"),
         ("results/0/score", True, "at #/results/0/score a number is expected, not a boolean"),
         ("results/0/rank", 1.5, "at #/results/0/rank a whole number is expected, not a number"),
+        ("results/0/rank", True, "at #/results/0/rank a whole number is expected, not a boolean"),
         ("results/0/truncated", 1, "at #/results/0/truncated a boolean is expected, not a whole number"),
         ("results/0/score_kind", 1, "at #/results/0/score_kind a text is expected, not a whole number"),
         ("results/0/metadata/year", None, "at #/results/0/metadata/year"),

@@ -102,10 +102,11 @@ def test_a_job_is_posted_again_only_if_it_was_surely_not_taken(both: Both) -> No
     with scripted(FULL, STARTING, JOB) as script:
         assert both(script.url, submit).job_id == "a"
         assert len(script.requests) == 3
-    with scripted(GONE, JOB) as script:
-        with pytest.raises(ConnectionFailed, match="may have been taken"):
-            both(script.url, submit)
-        assert len(script.requests) == 1
+    for failure, kind, timeout in ((GONE, ConnectionFailed, 30), (Answer(202, pause_seconds=60), Timeout, 1)):
+        with scripted(failure, JOB) as script:
+            with pytest.raises(kind, match=r"\. The job may have been taken: look before you send it again\.$"):
+                both(script.url, submit, timeout=timeout)
+            assert len(script.requests) == 1
 
 
 def test_a_file_is_sent_again_from_where_it_began_if_that_can_be_done(both: Both) -> None:

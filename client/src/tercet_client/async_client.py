@@ -1,4 +1,4 @@
-"""The client for asyncio. To cancel a call closes its connection, and so ends its work on the service."""
+"""The client for asyncio. Cancelling a call closes its connection, which ends its work on the service."""
 
 from __future__ import annotations
 

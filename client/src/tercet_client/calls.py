@@ -43,6 +43,11 @@ class Call(Generic[T]):
     has_deadline: bool = False
     repeat: Repeat = "always"
 
+    @property
+    def can_be_made_twice(self) -> bool:
+        """Whether a second one changes nothing: only the posting of a job does."""
+        return self.repeat == "always" or self.method == "GET"
+
 
 def search(query: str, options: SearchOptions) -> Call[SearchResponse]:
     """Search the index."""

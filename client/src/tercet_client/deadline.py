@@ -37,9 +37,9 @@ class Deadline:
         """Return how long one operation on a socket may take from now."""
         return max(_LEAST_SECONDS, min(self.seconds_left(), self._silent_seconds, _MAX_SECONDS))
 
-    def timeout(self, what: str, because: TercetError | None = None) -> Timeout:
-        """Return the exception for what has not happened in time, and why, if that is known."""
-        return Timeout(f"{what} within {self._seconds:g} s" + (f": {because}" if because is not None else "."))
+    def timeout(self, what: str, ending: str = ".") -> Timeout:
+        """Return the exception for what has not happened in time."""
+        return Timeout(f"{what} within {self._seconds:g} s{ending}")
 
 
 class OperationTimeouts(dict[str, float]):
@@ -83,5 +83,5 @@ class Patience:
         """
         left = self._deadline.seconds_left()
         if left <= 0:
-            raise self._deadline.timeout(self._what, because) from because
+            raise self._deadline.timeout(self._what, "." if because is None else f": {because}") from because
         return min(next(self._pauses), left)

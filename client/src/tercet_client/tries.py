@@ -99,7 +99,7 @@ class Tries(Generic[T]):
             Timeout: there is none.
         """
         if self.deadline.seconds_left() <= 0:
-            raise self.deadline.timeout(_LATE)
+            raise self.deadline.timeout(_LATE, self._ending())
 
     def pause_after(self, outcome: Outcome) -> float | None:
         """Return in how many seconds to try again, None if this outcome is the last."""
@@ -135,15 +135,18 @@ class Tries(Generic[T]):
         raise _refusal(outcome)
 
     def _failure(self, error: httpx.RequestError) -> TercetError:
-        if isinstance(error, httpx.TimeoutException):
-            return self.deadline.timeout(_LATE)
         if isinstance(error, httpx.DecodingError):
             return UnexpectedResponse("The response cannot be decompressed.")
+        was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        ending = self._ending() if was_sent else "."
+        if isinstance(error, httpx.TimeoutException):
+            return self.deadline.timeout(_LATE, ending)
         url, reason = error.request.url, str(error) or type(error).__name__
-        told = f"The connection to {url.scheme}://{url.netloc.decode()} failed: {reason.rstrip('.')}."
-        if self.call.repeat == "if_not_taken" and not isinstance(error, httpx.ConnectError):
-            told += " What was sent may have been taken: look before you send it again."
-        return ConnectionFailed(told)
+        place = f"{url.scheme}://{url.netloc.decode()}"
+        return ConnectionFailed(f"The connection to {place} failed: {reason.rstrip('.')}{ending}")
+
+    def _ending(self) -> str:
+        return "." if self.call.can_be_made_twice else ". The job may have been taken: look before you send it again."
 
 
 def _refusal(reply: Reply) -> TercetError:
