@@ -70,6 +70,7 @@ class Patience:
         self._what = what
         self._deadline = Deadline(seconds)
         self._pauses = growing_pauses()
+        self._because: TercetError | None = None
 
     def look_seconds(self, longest: float) -> float:
         """Return how long the next look may take."""
@@ -79,9 +80,12 @@ class Patience:
         """Return how long to wait before the next look.
 
         Raises:
-            Timeout: it has not happened in time; tells why the last look failed.
+            Timeout: it has not happened in time; tells why the last look failed that was not cut short itself.
         """
+        if self._because is None or not isinstance(because, Timeout):
+            self._because = because
         left = self._deadline.seconds_left()
         if left <= 0:
-            raise self._deadline.timeout(self._what, "." if because is None else f": {because}") from because
+            ending = "." if self._because is None else f": {self._because}"
+            raise self._deadline.timeout(self._what, ending) from self._because
         return min(next(self._pauses), left)
