@@ -40,35 +40,41 @@ def inner_products(vectors: Vectors, query_vector: Vectors) -> NDArray[np.float6
 
 
 class DenseBuilder:
-    """Collects vectors in row order, then writes the index; holds them all in memory as float32."""
+    """Collects the vectors of n_passages in row order, then writes the index; holds them all in memory as float32."""
 
-    def __init__(self, dimension: int) -> None:
-        """Start empty."""
-        self._index = faiss.IndexFlatIP(dimension)
+    def __init__(self, dimension: int, n_passages: int) -> None:
+        """Take the memory: an index that grows would move to twice as much again and again."""
+        self._index: Any = faiss.IndexFlatIP(dimension)
+        self._index.codes.resize(n_passages * self._index.code_size)
+        self._index.ntotal = n_passages
+        self._vectors, self._n_added = _vectors_of(self._index), 0
 
     def add(self, vectors: Vectors) -> None:
         """Add the vectors (n, dimension) of the next n rows."""
-        self._index.add(np.ascontiguousarray(vectors, np.float32))
+        self._vectors[self._n_added : self._n_added + len(vectors)] = vectors
+        self._n_added += len(vectors)
 
     def write(self, path: Path) -> None:
         """Write the exact vectors as a flat index; raises RuntimeError, FAISS's own, if it cannot."""
+        assert self._n_added == len(self._vectors), "a row has no vector"
         faiss.write_index(self._index, str(path))
 
-    def write_ann(self, path: Path, settings: DenseSettings) -> DenseRecord:
-        """Write the approximate index that suits, unless an exact search does, and say how good it is.
 
-        Its effort is doubled until the best 100 of sampled passages are found as often as wanted, or all is spent; the
-        record then says a smaller recall than the wanted one.
-        """
-        n_passages = int(self._index.ntotal)
-        kind = choose_kind(n_passages, self._index.d, settings)
-        if kind == "flat":
-            return DenseRecord()
-        index = build_ann(_vectors_of(self._index), kind, settings.device)
-        faiss.write_index(index, str(path))
-        n_lists = n_lists_for(n_passages) if kind.startswith("ivf") else 0
-        record = DenseRecord(kind=kind, n_lists=n_lists, wanted_recall=settings.recall)
-        return _tuned(DenseIndex(self._index, Proposer(index, record)), record)
+def write_ann(path: Path, ann_path: Path, settings: DenseSettings) -> DenseRecord:
+    """Write the approximate index that suits the vectors at path, unless an exact search does; say how good it is.
+
+    Its effort is doubled until the best 100 of sampled passages are found as often as wanted, or all is spent; the
+    record then says a smaller recall than the wanted one.
+    """
+    exact = DenseIndex.open(path)
+    kind = choose_kind(exact.n_passages, exact.dimension, settings)
+    if kind == "flat":
+        return DenseRecord()
+    index = build_ann(exact.vectors, kind, settings.device)
+    faiss.write_index(index, str(ann_path))
+    n_lists = n_lists_for(exact.n_passages) if kind.startswith("ivf") else 0
+    record = DenseRecord(kind=kind, n_lists=n_lists, wanted_recall=settings.recall)
+    return _tuned(exact.with_proposer(Proposer(index, record)), record)
 
 
 class _Lent:
@@ -140,6 +146,10 @@ class DenseIndex:
         if proposing.d != index.d:
             raise SnapshotError(f"{ann_path} holds vectors of {proposing.d} dimensions, {path} of {index.d}")
         return cls(index, Proposer(proposing, record))
+
+    def with_proposer(self, proposer: Proposer) -> "DenseIndex":
+        """Return an index of the same vectors whose search is approximate."""
+        return DenseIndex(self._index, proposer)
 
     def move_to_gpu(self) -> None:
         """Search on the first GPU from now on, exactly; searches with a mask stay on the CPU.

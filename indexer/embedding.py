@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from indexer.ann import DenseRecord, DenseSettings, Vectors
-from indexer.dense import DenseBuilder
+from indexer.dense import DenseBuilder, write_ann
 from indexer.documents import with_context
 from indexer.errors import BuildError
 from indexer.layout import ANN_FILE, DENSE_FILE, KEYS_FILE, STORE_FILE
@@ -49,7 +49,7 @@ def embed(
     """
     dense, report = settings
     store = Store(folder / STORE_FILE)
-    builder, n_made, done = DenseBuilder(encoder.dimension), 0, 0
+    builder, n_made, done = DenseBuilder(encoder.dimension, store.n_passages), 0, 0
     keys_of_all: list[Keys] = []
     lookup = KnownVectors([*known, pending.source()])
     try:
@@ -72,7 +72,9 @@ def embed(
     all_keys = np.concatenate(keys_of_all) if keys_of_all else np.zeros(0, KEY)
     np.save(folder / KEYS_FILE, all_keys)
     builder.write(folder / DENSE_FILE)
-    return Embedded(int(all_keys["is_cut"].sum()), n_made, builder.write_ann(folder / ANN_FILE, dense))
+    del builder  # from here on the vectors are mapped from disk
+    record = write_ann(folder / DENSE_FILE, folder / ANN_FILE, dense)
+    return Embedded(int(all_keys["is_cut"].sum()), n_made, record)
 
 
 def _make(encoder: PassageEncoder, texts: Sequence[str], into: tuple[Keys, Vectors], rows: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from indexer import ann
 from indexer.ann import DenseKind, DenseRecord, DenseSettings, Vectors, choose_kind, index_bytes, n_lists_for
-from indexer.dense import DenseBuilder, DenseIndex
+from indexer.dense import DenseBuilder, DenseIndex, write_ann
 from indexer.errors import SnapshotError
 from models.errors import DeviceError
 
@@ -26,10 +26,10 @@ def clustered(n: int, *, seed: int = 0) -> Vectors:
 
 
 def built(vectors: Vectors, folder: Path, **settings: object) -> tuple[DenseIndex, DenseRecord]:
-    builder = DenseBuilder(vectors.shape[1])
+    builder = DenseBuilder(vectors.shape[1], len(vectors))
     builder.add(vectors)
     builder.write(folder / "dense.faiss")
-    record = builder.write_ann(folder / "ann.faiss", DenseSettings.model_validate(settings))
+    record = write_ann(folder / "dense.faiss", folder / "ann.faiss", DenseSettings.model_validate(settings))
     return DenseIndex.open(folder / "dense.faiss", folder / "ann.faiss", record), record
 
 

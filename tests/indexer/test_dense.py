@@ -12,7 +12,7 @@ from indexer.errors import SnapshotError
 
 
 def _index(vectors: Vectors, path: Path) -> DenseIndex:
-    builder = DenseBuilder(vectors.shape[1])
+    builder = DenseBuilder(vectors.shape[1], len(vectors))
     builder.add(vectors)
     builder.write(path)
     return DenseIndex.open(path)

@@ -29,7 +29,7 @@ def test_both_legs_find_all_of_5_matching_among_100_000(tmp_path: Path) -> None:
         builder.add(long if row in rare else ["fog"])
     vectors[_RARE, 0] = -5
     builder.write(tmp_path / "bm25")
-    dense = DenseBuilder(8)
+    dense = DenseBuilder(8, _N)
     dense.add(vectors)
     dense.write(tmp_path / "dense.faiss")
 
