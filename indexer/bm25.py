@@ -5,7 +5,7 @@
 
 idf is positive even for a term of every passage. As in Lucene 8 and later there is no factor (k1 + 1): it changes no
 order. Lengths are exact, where Lucene rounds them to a byte. A term that a query repeats counts as often.
-Left out: positions, phrases, skipping (WAND): at the sizes of one snapshot, adding whole postings is fast enough.
+Left out: positions, phrases.
 """
 
 from array import array
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from indexer.errors import SnapshotError
 from indexer.mapped import SortedTexts, mapped_array, mapped_bytes
+from indexer.maxscore import MaxScore, Postings
 from indexer.ranking import NO_HITS, Hits, Mask, Rows, Scores, best_rows
 
 K1 = 1.2
@@ -28,6 +29,7 @@ _TERMS, _TERM_ENDS = "terms.bin", "term_ends.npy"
 _STARTS, _ROWS, _WEIGHTS = "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
 _COUNTS = "posting_counts.npy"  # read only by the next build
 BM25_FILES = (_TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS, _COUNTS)
+_FEW_PASSAGES = 20_000  # for so many, adding up all postings is the faster
 _MOST_COUNTED = 65_535  # a term that a passage repeats more often counts as often
 
 
@@ -144,6 +146,7 @@ class Bm25Index:
             SnapshotError: a file is of another kind, or they do not fit together.
         """
         self._folder, self._n_passages = folder, n_passages
+        self._max_score = MaxScore(n_passages)
         self._terms = SortedTexts(mapped_bytes(folder / _TERMS), mapped_array(folder / _TERM_ENDS, np.int64))
         self._starts = mapped_array(folder / _STARTS, np.int64)
         self._rows = mapped_array(folder / _ROWS, np.int32)
@@ -162,12 +165,28 @@ class Bm25Index:
             allowed: (n_passages,) the passages to choose from, None for all. It changes no score.
         """
         postings = self._postings(terms)
-        if not postings:
+        if not postings or k <= 0:
             return NO_HITS
-        sums = self._sums(postings)
-        # Every weight is positive, so zero means that no term is there.
-        rows = np.flatnonzero(sums) if allowed is None else np.flatnonzero((sums > 0) & allowed)
-        return best_rows(rows, sums[rows], k)
+        if self._n_passages <= _FEW_PASSAGES:
+            sums = self._sums(postings)
+            # Every weight is positive, so zero means that no term is there.
+            rows = np.flatnonzero(sums) if allowed is None else np.flatnonzero((sums > 0) & allowed)
+            return best_rows(rows, sums[rows], k)
+        asked = [self._asked(where, count) for where, count in postings]
+        rows = self._max_score.candidates(asked, k, allowed).astype(np.int64)
+        return best_rows(rows, self.scores(terms, rows), k)
+
+    def _sums(self, postings: list[tuple[slice, int]]) -> Scores:
+        """Return the score of every passage (n_passages,), as `scores`."""
+        sums = np.zeros(self._n_passages)
+        for where, count in postings:
+            sums[self._rows[where]] += count * self._weights[where].astype(np.float64)  # rows of a term are distinct
+        return sums.astype(np.float32).astype(np.float64)
+
+    def _asked(self, where: slice, count: int) -> Postings:
+        rows = self._rows[where]
+        most = count * float(inverse_document_frequency(self._n_passages, np.array([rows.size]))[0])
+        return Postings(rows, self._weights[where], count, most)
 
     def matching(self, terms: Sequence[str]) -> Mask:
         """Return which passages (n_passages,) hold at least one of the terms: those that `search` could give."""
@@ -185,7 +204,7 @@ class Bm25Index:
         return Forward(starts, terms, counts, self._terms)
 
     def scores(self, terms: Sequence[str], rows: Rows) -> Scores:
-        """Return the scores (n,) of given rows, equal to those that `search` gives; 0 where no term is there."""
+        """Return the scores (n,) of given rows, rounded to float32 so that equal passages tie; 0 for no term."""
         sums, wanted = np.zeros(rows.size), rows.astype(np.int32)  # of the postings' type, or they would be converted
         for where, count in self._postings(terms):
             postings = self._rows[where]
@@ -206,13 +225,6 @@ class Bm25Index:
                 if place < where.stop - where.start and self._rows[where][place] == row:
                     found.append(TermWeight(term, count, count * float(self._weights[where][place])))
         return sorted(found, key=lambda each: -each.weight)
-
-    def _sums(self, postings: list[tuple[slice, int]]) -> Scores:
-        """Return the score of every passage (n_passages,), rounded to float32 so that equal passages tie."""
-        sums = np.zeros(self._n_passages)
-        for where, count in postings:
-            sums[self._rows[where]] += count * self._weights[where].astype(np.float64)  # rows of a term are distinct
-        return sums.astype(np.float32).astype(np.float64)
 
     def _postings(self, terms: Sequence[str]) -> list[tuple[slice, int]]:
         """Return the postings of each known term and how often it is asked for, in the order of the terms' bytes."""

@@ -1,4 +1,5 @@
 import math
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -121,3 +122,15 @@ def test_weights_equal_those_of_rank_bm25_but_for_its_idf_and_its_factor() -> No
     lengths = np.array([len(terms) for terms in corpus])
     ours = term_weights(counts, lengths, average_length=float(lengths.mean()), k1=1.2, b=0.75)
     assert ours == pytest.approx(theirs, rel=1e-12)
+
+
+def test_many_passages_are_searched_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(0)
+    corpus = [dice.choices("abcdefghij", range(10, 0, -1), k=dice.randint(1, 9)) for _ in range(300)]
+    index = _index(corpus, tmp_path / "index")
+    queries = ["abj", "j", "aaj", "ijxa", "x", ""]
+    expected = {(query, k): index.search(list(query), k) for query in queries for k in (0, 1, 10, 400)}
+    monkeypatch.setattr("indexer.bm25._FEW_PASSAGES", 0)
+    for (query, k), hits in expected.items():
+        found = index.search(list(query), k)
+        assert (found.rows.tolist(), found.scores.tolist()) == (hits.rows.tolist(), hits.scores.tolist())
