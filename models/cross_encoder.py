@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from models.calibration import Calibration
 from models.folder import TOKENIZER_FILE, ModelFolder
 from models.session import Session, open_session
-from models.tokenization import ModelInput, TokenIds, TokenizedText, Tokenizer, Window
+from models.tokenization import Lengths, ModelInput, TokenIds, TokenizedText, Tokenizer, Window
 
 _OVERLAP = 8  # neighbouring windows share an eighth of the room that a passage has at least
 
@@ -59,6 +59,13 @@ class CrossEncoder:
             session = open_session(folder, n_threads=n_threads, device=device)
         self._session = session
 
+    @property
+    def lengths(self) -> Lengths:
+        """How much of a query and a passage one window holds."""
+        settings = self.folder.settings
+        room = settings.max_tokens - settings.max_query_tokens
+        return Lengths(settings.max_tokens, settings.max_query_tokens, overlap_tokens=room // _OVERLAP)
+
     def inputs(self, query: str, passages: Sequence[TokenIds]) -> list[ModelInput]:
         """Return one pair input per tokenized passage, in order; each says what of it was cut."""
         settings = self.folder.settings
@@ -97,13 +104,13 @@ class CrossEncoder:
         return PairTask(tuple(tokens), tuple(windows), np.array(owners, np.int64), query_cut, cut_tokens)
 
     def _windows(self, query_ids: TokenIds, passage_ids: TokenIds) -> list[Window]:
-        settings = self.folder.settings
+        lengths = self.lengths
         return self.tokenizer.windows(
             query_ids,
             passage_ids,
-            max_window_tokens=settings.max_tokens,
-            max_query_tokens=settings.max_query_tokens,
-            overlap_tokens=(settings.max_tokens - settings.max_query_tokens) // _OVERLAP,
+            max_window_tokens=lengths.max_tokens,
+            max_query_tokens=lengths.max_query_tokens,
+            overlap_tokens=lengths.overlap_tokens,
         )
 
     def logits(self, inputs: Sequence[ModelInput]) -> NDArray[np.float32]:

@@ -17,7 +17,7 @@ from models.calibration import sigmoid
 from models.folder import TOKENIZER_FILE, ModelFolder
 from models.session import Session, open_session
 from models.spans import TokenSpan, best_spans, without_overlaps
-from models.tokenization import ModelInput, TokenizedText, Tokenizer, Window
+from models.tokenization import Lengths, ModelInput, TokenizedText, Tokenizer, Window
 
 MAX_ANSWER_TOKENS = 40
 _SPANS_PER_WINDOW = 20
@@ -101,9 +101,15 @@ class Reader:
             session = open_session(folder, n_threads=n_threads, device=device)
         self._session = session
 
+    @property
+    def lengths(self) -> Lengths:
+        """How much of a query and a passage one window holds."""
+        settings = self.folder.settings
+        return Lengths(settings.max_tokens, settings.max_query_tokens, settings.overlap_tokens)
+
     def prepare(self, query: str, passages: Sequence[str]) -> ReaderTask:
         """Return the windows of every passage, passages in order; no token of a passage is left out."""
-        settings = self.folder.settings
+        lengths = self.lengths
         query_ids = self.tokenizer.encode(query).ids
         tokens = self.tokenizer.encode_batch(passages)
         windows: list[Window] = []
@@ -112,9 +118,9 @@ class Reader:
             own = self.tokenizer.windows(
                 query_ids,
                 passage.ids,
-                max_window_tokens=settings.max_tokens,
-                max_query_tokens=settings.max_query_tokens,
-                overlap_tokens=settings.overlap_tokens,
+                max_window_tokens=lengths.max_tokens,
+                max_query_tokens=lengths.max_query_tokens,
+                overlap_tokens=lengths.overlap_tokens,
             )
             windows += own
             owners += [index] * len(own)

@@ -1,47 +1,81 @@
-"""What a request will cost the models, in tokens, estimated before any of its work."""
+"""What a request will cost the models, in tokens, estimated before any of its work: of each text what a model reads."""
 
 from collections.abc import Sequence
 
 from indexer.snapshot import Snapshot
+from models.tokenization import SPECIAL_TOKENS, Lengths
 from service.admission import Cost
+from service.engine import Models
 from service.queries import AnswerQuery, SearchQuery
 
 _CHARACTERS_PER_TOKEN = 4  # of English text
 
 
-def search_cost(query: SearchQuery, snapshot: Snapshot) -> Cost:
+def search_cost(models: Models, query: SearchQuery, snapshot: Snapshot) -> Cost:
     """Return the tokens of encoding the query, and of reranking, which may be left out near a deadline."""
-    encoded = _tokens(query.query)
-    return Cost(encoded + _reranked(query, snapshot), encoded)
+    encoded = _encoded(query.query, models)
+    return Cost(encoded + _reranked(models, query, snapshot), encoded)
 
 
-def pairs_cost(query: str, texts: Sequence[str]) -> Cost:
-    """Return the tokens of reading each of the caller's texts beside a query."""
-    tokens = sum(map(_tokens, texts)) + len(texts) * _tokens(query)
-    return Cost(tokens, tokens)
-
-
-def texts_cost(texts: Sequence[str]) -> Cost:
-    """Return the tokens of encoding the caller's texts."""
-    tokens = sum(map(_tokens, texts))
-    return Cost(tokens, tokens)
-
-
-def answer_cost(query: AnswerQuery, snapshot: Snapshot | None) -> Cost:
+def answer_cost(models: Models, query: AnswerQuery, snapshot: Snapshot | None) -> Cost:
     """Return the tokens of an answer: reading is what cannot be left out; snapshot is None for own passages."""
-    asked = _tokens(query.query)
+    lengths = models.reader.lengths
     if snapshot is None:
-        return pairs_cost(query.query, [passage.text for passage in query.passages or []])
-    read = asked + min(query.read_k, snapshot.n_passages) * (asked + snapshot.mean_passage_tokens)
-    return Cost(read + _reranked(query, snapshot), read)
+        return pairs_cost(query.query, [passage.text for passage in query.passages or []], lengths)
+    read = min(query.read_k, snapshot.n_passages) * _pair(query.query, snapshot.mean_passage_tokens, lengths)
+    least = _encoded(query.query, models) + read
+    return Cost(least + _reranked(models, query, snapshot), least)
 
 
-def _reranked(query: SearchQuery | AnswerQuery, snapshot: Snapshot) -> int:
+def pairs_cost(
+    query: str,
+    texts: Sequence[str],
+    lengths: Lengths,
+    *,
+    max_windows: int | None = None,
+    max_text_tokens: int | None = None,
+) -> Cost:
+    """Return the tokens of reading each of the caller's texts beside a query, as `CrossEncoder.prepare` limits them."""
+    n_tokens = [_tokens(text) for text in texts]
+    if max_text_tokens is not None:
+        n_tokens = [min(each, max_text_tokens) for each in n_tokens]
+    tokens = sum(_pair(query, each, lengths, max_windows) for each in n_tokens)
+    return Cost(tokens, tokens)
+
+
+def texts_cost(models: Models, texts: Sequence[str]) -> Cost:
+    """Return the tokens of encoding the caller's texts."""
+    tokens = sum(_encoded(text, models) for text in texts)
+    return Cost(tokens, tokens)
+
+
+def _reranked(models: Models, query: SearchQuery | AnswerQuery, snapshot: Snapshot) -> int:
     if not query.rerank:
         return 0
+    lengths = models.cross_encoder.lengths
     n_passages = min(query.rerank_k, snapshot.n_passages)
-    return n_passages * (_tokens(query.query) + snapshot.mean_passage_tokens)
+    return n_passages * _pair(query.query, snapshot.mean_passage_tokens, lengths, max_windows=1)
+
+
+def _encoded(text: str, models: Models) -> int:
+    return min(_tokens(text) + SPECIAL_TOKENS, models.dual_encoder.max_tokens)
+
+
+def _pair(query: str, passage_tokens: int, lengths: Lengths, max_windows: int | None = None) -> int:
+    """Return the tokens of the windows, at most max_windows, in which a passage is read beside a query.
+
+    Worked example: windows of 10 tokens with a query of 2 and 4 special ones have room for 4 of a passage. With an
+    overlap of 1 one of 9 needs three: 9 + 2 * 1 + 3 * 6 = 29 tokens. Two windows are full: 20.
+    """
+    asked = min(_tokens(query), lengths.max_query_tokens) + SPECIAL_TOKENS
+    room = lengths.max_tokens - asked
+    step = max(1, room - lengths.overlap_tokens)  # an overlap as wide as the room is an error when it is read
+    n_windows = 1 + max(0, -(-(passage_tokens - room) // step))
+    if max_windows is not None:
+        n_windows = min(n_windows, max_windows)
+    whole = passage_tokens + (n_windows - 1) * lengths.overlap_tokens + n_windows * asked
+    return min(whole, n_windows * lengths.max_tokens)
 
 
 def _tokens(text: str) -> int:
-    return 2 + len(text) // _CHARACTERS_PER_TOKEN
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)

@@ -48,7 +48,7 @@ async def embed(engine: Engine, query: EmbedQuery, deadline: Deadline | None = N
         DeadlineExceeded: the deadline passed, or it is sure to.
     """
     deadline = engine.deadline() if deadline is None else deadline
-    with engine.admission.admitted(texts_cost(query.texts), deadline):
+    with engine.admission.admitted(texts_cost(engine.models, query.texts), deadline):
         return await _embed(engine, query, Stages(engine.metrics, deadline))
 
 

@@ -85,7 +85,7 @@ async def search_all(
     """
     deadline = engine.deadline() if deadline is None else deadline
     with engine.borrowed(queries[0].index) as snapshot:
-        costs = [search_cost(query, snapshot) for query in queries]
+        costs = [search_cost(engine.models, query, snapshot) for query in queries]
         whole = Cost(sum(cost.tokens for cost in costs), sum(cost.least for cost in costs))
         with engine.admission.admitted(whole, deadline):
             return await _together(
@@ -138,7 +138,7 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     deadline = engine.deadline() if deadline is None else deadline
     with (
         engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot,
-        engine.admission.admitted(answer_cost(query, snapshot), deadline),
+        engine.admission.admitted(answer_cost(engine.models, query, snapshot), deadline),
     ):
         return await _answer(engine, snapshot, query, Stages(engine.metrics, deadline))
 

@@ -82,7 +82,14 @@ async def rerank(engine: Engine, query: RerankQuery, deadline: Deadline | None =
         DeadlineExceeded: the deadline passed, or it is sure to.
     """
     deadline = engine.deadline() if deadline is None else deadline
-    with engine.admission.admitted(pairs_cost(query.query, query.documents), deadline):
+    cost = pairs_cost(
+        query.query,
+        query.documents,
+        engine.models.cross_encoder.lengths,
+        max_windows=query.max_windows,
+        max_text_tokens=query.max_document_tokens,
+    )
+    with engine.admission.admitted(cost, deadline):
         return await _rerank(engine, query, Stages(engine.metrics, deadline))
 
 
