@@ -47,8 +47,7 @@ async def embed(engine: Engine, query: EmbedQuery, deadline: Deadline | None = N
         Overloaded: too much is under way.
         DeadlineExceeded: the deadline passed, or it is sure to.
     """
-    deadline = engine.deadline() if deadline is None else deadline
-    with engine.admission.admitted(texts_cost(engine.models, query.texts), deadline):
+    with engine.admitted(texts_cost(engine.models, query.texts), deadline) as deadline:
         return await _embed(engine, query, Stages(engine.metrics, deadline))
 
 

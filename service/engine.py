@@ -16,7 +16,7 @@ from models.folder import open_model_folder
 from models.reader import Reader, SpanLogits
 from models.session import available_cpus
 from models.tokenization import ModelInput
-from service.admission import Admission
+from service.admission import Admission, Cost
 from service.batcher import MicroBatcher
 from service.metrics import Metrics
 from service.problems import UnknownIndex
@@ -172,6 +172,17 @@ class Engine:
         """Return the deadline of a request that begins now: the configured one, or the client's if that is earlier."""
         longest = self.settings.request_timeout_seconds
         return Deadline.after(longest if timeout_seconds is None else min(longest, timeout_seconds))
+
+    @contextmanager
+    def admitted(self, cost: Cost, deadline: Deadline | None) -> Iterator[Deadline]:
+        """Hold the tokens of a request for the while; give its deadline, which is the configured one for None.
+
+        Raises:
+            Overloaded, DeadlineExceeded: as `Admission.admitted`.
+        """
+        deadline = self.deadline() if deadline is None else deadline
+        with self.admission.admitted(cost, deadline):
+            yield deadline
 
     def _tokens_per_second(self) -> float:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""

@@ -83,11 +83,10 @@ async def search_all(
         Overloaded: too much is under way.
         DeadlineExceeded: the deadline passed; it is checked in every stage.
     """
-    deadline = engine.deadline() if deadline is None else deadline
     with engine.borrowed(queries[0].index) as snapshot:
         costs = [search_cost(engine.models, query, snapshot) for query in queries]
         whole = Cost(sum(cost.tokens for cost in costs), sum(cost.least for cost in costs))
-        with engine.admission.admitted(whole, deadline):
+        with engine.admitted(whole, deadline) as deadline:
             return await _together(
                 [_search(engine, snapshot, query, Stages(engine.metrics, deadline)) for query in queries]
             )
@@ -135,10 +134,9 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     Raises:
         UnknownIndex, Overloaded, DeadlineExceeded: as `search`.
     """
-    deadline = engine.deadline() if deadline is None else deadline
     with (
         engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot,
-        engine.admission.admitted(answer_cost(engine.models, query, snapshot), deadline),
+        engine.admitted(answer_cost(engine.models, query, snapshot), deadline) as deadline,
     ):
         return await _answer(engine, snapshot, query, Stages(engine.metrics, deadline))
 

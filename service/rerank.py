@@ -81,7 +81,6 @@ async def rerank(engine: Engine, query: RerankQuery, deadline: Deadline | None =
         Overloaded: too much is under way.
         DeadlineExceeded: the deadline passed, or it is sure to.
     """
-    deadline = engine.deadline() if deadline is None else deadline
     cost = pairs_cost(
         query.query,
         query.documents,
@@ -89,7 +88,7 @@ async def rerank(engine: Engine, query: RerankQuery, deadline: Deadline | None =
         max_windows=query.max_windows,
         max_text_tokens=query.max_document_tokens,
     )
-    with engine.admission.admitted(cost, deadline):
+    with engine.admitted(cost, deadline) as deadline:
         return await _rerank(engine, query, Stages(engine.metrics, deadline))
 
 
