@@ -1,18 +1,7 @@
 """What OpenAPI says of the routes in the shapes of others: examples, headers, and every problem that can occur."""
 
 from service import problems
-from service.examples import REQUEST_ID, Examples, Responses, documented
-
-_ALWAYS = (
-    problems.MalformedBody,
-    problems.BodyTooLarge,
-    problems.UnsupportedMediaType,
-    problems.InvalidRequest,
-    problems.Overloaded,
-    problems.InternalError,
-    problems.NotReady,
-    problems.DeadlineExceeded,
-)
+from service.examples import BODY_KINDS, REQUEST_ID, Examples, Responses, documented
 
 
 def _headers(**descriptions: str) -> Responses:
@@ -23,8 +12,8 @@ def _headers(**descriptions: str) -> Responses:
     return {200: {"headers": headers}}
 
 
-RERANK_RESPONSES = documented(*_ALWAYS)
-EMBEDDINGS_RESPONSES = documented(*_ALWAYS, problems.InputTooLong)
+RERANK_RESPONSES = documented(*BODY_KINDS)
+EMBEDDINGS_RESPONSES = documented(*BODY_KINDS, problems.InputTooLong)
 TEI_RERANK_RESPONSES = EMBEDDINGS_RESPONSES | _headers(
     X_Score_Kind="What the scores are, as `score_kind` of `/v1/rerank`.",
     X_Query_Cut_Tokens="Tokens of the query that did not fit the model.",

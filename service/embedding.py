@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.dual_encoder import Side
-from models.tokenization import ModelInput
 from service.costs import texts_cost
 from service.engine import Engine
-from service.problems import InputTooLong, json_pointer
+from service.problems import Fit, InputTooLong
 from service.stages import Deadline, Stages
 
 
@@ -56,22 +55,11 @@ async def _embed(engine: Engine, query: EmbedQuery, stages: Stages) -> EmbedOutc
     async with stages.stage("encode"):
         inputs = await asyncio.to_thread(encoder.inputs, query.texts, query.side)
         if query.uncut is not None:
-            _refuse_cuts(inputs, query.uncut)
+            InputTooLong.require_fit(
+                Fit((query.uncut, i), item.ids.size, item.passage_cut) for i, item in enumerate(inputs)
+            )
         vectors = np.array(await engine.encoding.submit(inputs), np.float32).reshape(-1, encoder.dimension)
     assert np.isfinite(vectors).all(), "the dual encoder gives finite vectors"
     cut_tokens = [item.passage_cut for item in inputs]
     engine.metrics.truncated.labels(query.side).inc(sum(cut > 0 for cut in cut_tokens))
     return EmbedOutcome(vectors, cut_tokens, sum(item.ids.size for item in inputs), stages.timings())
-
-
-def _refuse_cuts(inputs: Sequence[ModelInput], field: str) -> None:
-    faults = [
-        {
-            "pointer": json_pointer((field, i)),
-            "detail": f"It has {item.ids.size + item.passage_cut} tokens; the model takes {item.ids.size}.",
-        }
-        for i, item in enumerate(inputs)
-        if item.passage_cut
-    ]
-    if faults:
-        raise InputTooLong(f"{len(faults)} of the texts would have to be cut.", errors=faults)

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, WithJsonSchema
 
 from models.dual_encoder import Side
 from service.embedding import EmbedOutcome, EmbedQuery
-from service.requests import MAX_PASSAGE_CHARACTERS, StrictBody
+from service.requests import MAX_PASSAGE_CHARACTERS, StrictBody, not_blank
 from service.rerank_bodies import UsageBody
 from service.schemas import ResponseBody
 
@@ -29,12 +29,6 @@ SideName = Literal[
 ]
 
 
-def _not_blank(value: object) -> object:
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("A text must hold something other than white space.")
-    return value
-
-
 def _listed(value: object) -> object:
     """Return one text as a list of it; what is wrong with that text is told of the whole field."""
     if isinstance(value, list) and any(isinstance(each, int | list) for each in value):
@@ -44,10 +38,10 @@ def _listed(value: object) -> object:
         )
     if isinstance(value, str) and len(value) > MAX_PASSAGE_CHARACTERS:
         raise ValueError(f"A text has at most {MAX_PASSAGE_CHARACTERS} characters.")
-    return [_not_blank(value)] if isinstance(value, str) else value
+    return [not_blank(value)] if isinstance(value, str) else value
 
 
-_Text = Annotated[str, BeforeValidator(_not_blank), Field(max_length=MAX_PASSAGE_CHARACTERS)]
+_Text = Annotated[str, BeforeValidator(not_blank), Field(max_length=MAX_PASSAGE_CHARACTERS)]
 _TEXT_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_PASSAGE_CHARACTERS}
 _TEXTS_SCHEMA = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA, "maxItems": MAX_TEXTS}]}
 Texts = Annotated[list[_Text], Field(max_length=MAX_TEXTS), BeforeValidator(_listed), WithJsonSchema(_TEXTS_SCHEMA)]

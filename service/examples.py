@@ -130,7 +130,7 @@ METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 
 
 _FAULTS: Mapping[type[Problem], dict[str, str]] = {
     problems.InvalidRequest: {"pointer": "#/top_k", "detail": "Input should be less than or equal to 100"},
-    problems.InputTooLong: {"pointer": "#/texts/3", "detail": "It has 900 tokens; the model takes 498."},
+    problems.InputTooLong: {"pointer": "#/texts/3", "detail": "It has 900 tokens; the model takes 498 of them."},
 }
 
 # The framework describes a response model as application/json only, so the problem's schema is referred to by hand.
@@ -164,9 +164,8 @@ GET_PROBLEMS = documented(
     problems.InternalError,
     problems.NotReady,
 )
-BODY_PROBLEMS = documented(
+BODY_KINDS = (
     problems.MalformedBody,
-    problems.UnknownIndex,
     problems.BodyTooLarge,
     problems.UnsupportedMediaType,
     problems.InvalidRequest,
@@ -174,7 +173,8 @@ BODY_PROBLEMS = documented(
     problems.InternalError,
     problems.NotReady,
     problems.DeadlineExceeded,
-)
+)  # of every route that a model serves
+BODY_PROBLEMS = documented(*BODY_KINDS, problems.UnknownIndex)
 
 
 def describe(app: FastAPI, *more: Examples) -> dict[str, Any]:

@@ -33,6 +33,7 @@ A problem's `detail` never quotes text that a user sent, and a 500 says nothing 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -166,10 +167,33 @@ class BodyTooLarge(Problem):
     type, title, status = "/problems/body-too-large", "The request body is too large", 413
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A text of the body, by its path, and how many of its tokens the model takes and how many it does not."""
+
+    path: tuple[str | int, ...]
+    n_taken: int
+    n_cut: int
+
+
 class InputTooLong(Problem):
     """A text has more tokens than the model takes, and the request says that nothing may be cut (`truncate` false)."""
 
     type, title, status = "/problems/input-too-long", "A text is too long for the model", 413
+
+    @classmethod
+    def require_fit(cls, texts: Iterable[Fit]) -> None:
+        """Return if all of the texts fit, else raise this with those that do not."""
+        faults = [
+            {
+                "pointer": json_pointer(text.path),
+                "detail": f"It has {text.n_taken + text.n_cut} tokens; the model takes {text.n_taken} of them.",
+            }
+            for text in texts
+            if text.n_cut > 0
+        ]
+        if faults:
+            raise cls(f"{len(faults)} of the texts would have to be cut.", errors=faults)
 
 
 class UnsupportedMediaType(Problem):

@@ -26,7 +26,7 @@ MAX_FACET_K = 1_000
 MAX_SEARCHES = 64
 MAX_TIMEOUT_MS = 600_000
 
-# What `_not_blank` checks: `\s` stands for other signs in the regular expressions of JSON schemas.
+# What `not_blank` checks: `\s` stands for other signs in the regular expressions of JSON schemas.
 NOT_BLANK = r"[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 
 # What `_min_score_fits_its_scale` and `_retrieves_or_reads` check, as JSON schemas for OpenAPI.
@@ -57,9 +57,10 @@ _FROM_FLOAT = BeforeValidator(_whole)
 Whole: TypeAlias = Annotated[int, _FROM_FLOAT]
 
 
-def _not_blank(value: object) -> object:
+def not_blank(value: object) -> object:
+    """Return a value as it is, unless it is a text with nothing in it: then raise ValueError."""
     if isinstance(value, str) and not value.strip():
-        raise ValueError("The query must hold something other than white space.")
+        raise ValueError("It must hold something other than white space.")
     return value
 
 
@@ -71,7 +72,7 @@ class StrictBody(BaseModel):
 
 QueryText = Annotated[
     str,
-    BeforeValidator(_not_blank),
+    BeforeValidator(not_blank),
     Field(
         min_length=1,
         max_length=MAX_QUERY_CHARACTERS,

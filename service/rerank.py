@@ -5,7 +5,7 @@ model's number for it is not finite, comes after all others with LOWEST_LOGIT, w
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from models.cross_encoder import PairTask
 from service.candidates import best_first
 from service.costs import pairs_cost
 from service.engine import Engine
-from service.problems import InputTooLong, json_pointer
+from service.problems import Fit, InputTooLong
 from service.stages import Deadline, Stages
 
 PairScoreKind: TypeAlias = Literal["relevance", "relevance_logit", "rerank_sigmoid", "rerank_logit"]
@@ -102,7 +102,9 @@ async def _rerank(engine: Engine, query: RerankQuery, stages: Stages) -> RerankO
             max_windows=query.max_windows,
             max_passage_tokens=query.max_document_tokens,
         )
-        _refuse_cuts(task, query.uncut, max_query_tokens=cross_encoder.folder.settings.max_query_tokens)
+        if query.uncut is not None:
+            max_query_tokens = cross_encoder.lengths.max_query_tokens
+            InputTooLong.require_fit(_fits(task, query.uncut, max_query_tokens=max_query_tokens))
         logits = np.array(await engine.reranking.submit(task.inputs), np.float32)
     async with stages.stage("respond"):
         ranked = await asyncio.to_thread(_ranked, engine, query, task, logits)
@@ -120,22 +122,10 @@ async def _rerank(engine: Engine, query: RerankQuery, stages: Stages) -> RerankO
     )
 
 
-def _refuse_cuts(task: PairTask, field: str | None, *, max_query_tokens: int) -> None:
-    if field is None or not (task.query_cut or task.cut_tokens.any()):
-        return
-    faults = [
-        {
-            "pointer": json_pointer((field, int(i))),
-            "detail": f"It has {task.tokens[i].ids.size} tokens; beside this query the model takes "
-            f"{task.tokens[i].ids.size - task.cut_tokens[i]}.",
-        }
-        for i in np.flatnonzero(task.cut_tokens)
-    ]
-    if task.query_cut:
-        n_tokens = task.query_cut + max_query_tokens
-        fault = {"pointer": "#/query", "detail": f"It has {n_tokens} tokens; the model takes {max_query_tokens}."}
-        faults.insert(0, fault)
-    raise InputTooLong(f"{len(faults)} of the texts would have to be cut.", errors=faults)
+def _fits(task: PairTask, field: str, *, max_query_tokens: int) -> Iterator[Fit]:
+    yield Fit(("query",), max_query_tokens, task.query_cut)
+    for i, (tokens, n_cut) in enumerate(zip(task.tokens, task.cut_tokens.tolist(), strict=True)):
+        yield Fit((field, i), tokens.ids.size - n_cut, n_cut)
 
 
 def _ranked(engine: Engine, query: RerankQuery, task: PairTask, logits: NDArray[np.float32]) -> list[RankedDocument]:

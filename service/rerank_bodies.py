@@ -14,14 +14,6 @@ MAX_DOCUMENTS = 1_000
 MAX_RANK_FIELDS = 20
 SEARCH_UNIT_DOCUMENTS = 100
 
-INDEX = "Place of the document in the request, from 0."
-UNSCORED = (
-    "Why there is no score: the document is `blank`, or the model's number is not finite. Such documents come last, as "
-    "they stand in the request."
-)
-N_TOKENS = "Tokens of the document."
-CUT_TOKENS = "Of these, those that were not read."
-
 
 @dataclass(frozen=True, slots=True)
 class OwnDocument:
@@ -122,16 +114,24 @@ class RerankRequest(StrictBody):
         )
 
 
-class RerankResultBody(ResponseBody):
+class RankedTextBody(ResponseBody):
+    """Where a text of the caller's stood in the request, and how much of it was read."""
+
+    index: int = Field(description="Place of the document in the request, from 0.")
+    unscored: Unscored | None = Field(
+        description="Why there is no score: the document is `blank`, or the model's number is not finite. Such "
+        "documents come last, as they stand in the request."
+    )
+    truncated: bool = Field(description="Whether the model did not read all of it.")
+    n_tokens: int = Field(description="Tokens of the document.")
+    cut_tokens: int = Field(description="Of these, those that were not read.")
+
+
+class RerankResultBody(RankedTextBody):
     """One document with its score."""
 
-    index: int = Field(description=INDEX)
     relevance_score: float = Field(description="`score_kind` says what it is.")
     document: dict[str, Any] | None = Field(description="With `return_documents`: as it was sent, a text as `text`.")
-    unscored: Unscored | None = Field(description=UNSCORED)
-    truncated: bool = Field(description="Whether the model did not read all of it.")
-    n_tokens: int = Field(description=N_TOKENS)
-    cut_tokens: int = Field(description=CUT_TOKENS)
     best_window: Slice | None = Field(description="With `window`: the part that earned the score.")
 
 

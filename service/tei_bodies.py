@@ -7,9 +7,8 @@ from pydantic import BeforeValidator, Field
 from service.embedding import EmbedQuery
 from service.embedding_bodies import SIDES, SideName, Texts
 from service.requests import MAX_PASSAGE_CHARACTERS, QueryText, StrictBody
-from service.rerank import RankedDocument, RerankQuery, Unscored
-from service.rerank_bodies import CUT_TOKENS, INDEX, MAX_DOCUMENTS, N_TOKENS, UNSCORED
-from service.schemas import ResponseBody
+from service.rerank import RankedDocument, RerankQuery
+from service.rerank_bodies import MAX_DOCUMENTS, RankedTextBody
 
 
 def _not_left(value: object) -> object:
@@ -45,16 +44,11 @@ class TeiRerankRequest(_Truncating):
         return RerankQuery(self.query, self.texts, raw_scores=self.raw_scores, uncut=uncut)
 
 
-class RankBody(ResponseBody):
+class RankBody(RankedTextBody):
     """One text with its score, in the response to `POST /rerank`."""
 
-    index: int = Field(description=INDEX)
     score: float = Field(description="The header `X-Score-Kind` says what it is.")
     text: str | None = Field(description="With `return_text`.")
-    unscored: Unscored | None = Field(description=UNSCORED)
-    truncated: bool = Field(description="Whether the model did not read all of it.")
-    n_tokens: int = Field(description=N_TOKENS)
-    cut_tokens: int = Field(description=CUT_TOKENS)
 
 
 class TeiEmbedRequest(_Truncating):

@@ -117,7 +117,7 @@ def test_what_may_not_be_cut_is_a_413_that_names_it(client: TestClient, path: st
     problem = problem_of(client.post(path, json=body), 413, "input-too-long")
     [fault] = problem["errors"]
     assert fault["pointer"] == f"#/{field}/1"
-    assert fault["detail"].endswith("the model takes 64.")
+    assert fault["detail"].endswith("the model takes 64 of them.")
     assert client.post(path, json=body | {field: ["bees"]}).status_code == 200
 
 
