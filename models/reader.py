@@ -7,6 +7,7 @@ there is none. How many answers are listed never changes that decision.
 """
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,6 +86,13 @@ class ReaderTask:
     def inputs(self) -> list[ModelInput]:
         """The model inputs, one per window."""
         return [window.input for window in self.windows]
+
+    def first(self, n_passages: int) -> "ReaderTask":
+        """Return the same for the first passages only."""
+        n_windows = bisect_left(self.owners, n_passages)
+        return ReaderTask(
+            self.passages[:n_passages], self.tokens[:n_passages], self.windows[:n_windows], self.owners[:n_windows]
+        )
 
 
 class Reader:

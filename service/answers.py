@@ -8,7 +8,7 @@ from indexer.ranking import Rows
 from indexer.snapshot import Snapshot
 from models.reader import Answer, Reading
 
-Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated"]
+Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated", "deadline"]
 
 CONTEXT_CHARACTERS = 240
 
@@ -136,12 +136,12 @@ def context_around(text: str, start: int, end: int) -> tuple[int, int]:
     return left, right
 
 
-def no_answer(reading: Reading, *, n_sources: int, is_cut: bool) -> NoAnswer:
-    """Return the reader's decision with its reason; `truncated` when something was cut that might have mattered."""
+def no_answer(reading: Reading, *, n_sources: int, n_read: int, is_cut: bool) -> NoAnswer:
+    """Return the reader's decision with its reason, which is another where something that might matter was not read."""
     decision = reading.decision
     reason: Reason | None = None
     if decision.is_no_answer:
-        reason = "nothing_retrieved" if n_sources == 0 else "truncated" if is_cut else "below_threshold"
+        reason = _reason(n_sources=n_sources, n_read=n_read, is_cut=is_cut)
     return NoAnswer(
         is_no_answer=decision.is_no_answer,
         reason=reason,
@@ -151,3 +151,11 @@ def no_answer(reading: Reading, *, n_sources: int, is_cut: bool) -> NoAnswer:
         threshold=decision.threshold,
         threshold_origin=decision.threshold_origin,
     )
+
+
+def _reason(*, n_sources: int, n_read: int, is_cut: bool) -> Reason:
+    if n_sources == 0:
+        return "nothing_retrieved"
+    if n_read < n_sources:
+        return "deadline"
+    return "truncated" if is_cut else "below_threshold"

@@ -117,7 +117,7 @@ class MicroBatcher(Generic[Item, Output]):
 
         Raises: as `submit`.
         """
-        if not items:
+        if not items or at <= asyncio.get_running_loop().time():
             return []
         waiter = self._enter(items)
         limit = asyncio.timeout_at(at)

@@ -1,6 +1,7 @@
 """What a request will cost the models, in tokens, estimated before any of its work: of each text what a model reads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from indexer.snapshot import Snapshot
 from models.tokenization import SPECIAL_TOKENS, Lengths
@@ -18,13 +19,21 @@ def search_cost(models: Models, query: SearchQuery, snapshot: Snapshot) -> Cost:
 
 
 def answer_cost(models: Models, query: AnswerQuery, snapshot: Snapshot | None) -> Cost:
-    """Return the tokens of an answer: reading is what cannot be left out; snapshot is None for own passages."""
-    lengths = models.reader.lengths
+    """Return the tokens of an answer; snapshot is None for own passages, which are all read.
+
+    Of an index one passage must be read; near a deadline the others are left out, and reranking before them.
+    """
     if snapshot is None:
-        return pairs_cost(query.query, [passage.text for passage in query.passages or []], lengths)
-    read = min(query.read_k, snapshot.n_passages) * _pair(query.query, snapshot.mean_passage_tokens, lengths)
-    least = _encoded(query.query, models) + read
-    return Cost(least + _reranked(models, query, snapshot), least)
+        return pairs_cost(query.query, [passage.text for passage in query.passages or []], models.reader.lengths)
+    encoded, read = _encoded(query.query, models), reading_tokens(models, query, snapshot)
+    least = encoded + reading_tokens(models, replace(query, read_k=1), snapshot)
+    return Cost(encoded + _reranked(models, query, snapshot) + read, least)
+
+
+def reading_tokens(models: Models, query: AnswerQuery, snapshot: Snapshot) -> int:
+    """Return the tokens of reading read_k passages of an index."""
+    n_passages = min(query.read_k, snapshot.n_passages)
+    return n_passages * _pair(query.query, snapshot.mean_passage_tokens, models.reader.lengths)
 
 
 def pairs_cost(

@@ -188,6 +188,10 @@ class Engine:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""
         return max(queue.tokens_per_second for queue in (self.encoding, self.reranking, self.reading))
 
+    def reading_rate(self) -> float:
+        """Return how many tokens a second the reader was measured to do, or else any model; 0 while unknown."""
+        return self.reading.tokens_per_second or self._tokens_per_second()
+
     async def encode_query(self, query: str) -> QueryVector:
         """Return the vector of a query.
 

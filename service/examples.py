@@ -106,6 +106,7 @@ _ANSWER = {
     "truncated": False,
     "query_cut_tokens": 0,
     "n_passages_read": 5,
+    "rerank_k_used": 100,
     "skipped": [],
     "timings_ms": {"encode": 6.0, "retrieve": 1.7, "fuse": 0.1, "rerank": 391.0, "read": 41.0, "total": 441.0},
 }

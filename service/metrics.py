@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
+CUT_SHORT = ("rerank", "read")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
@@ -147,7 +148,8 @@ class Metrics:
             self.batch_items.labels(model)
         for reason in REFUSALS:
             self.requests_refused.labels(reason)
-        self.degraded.labels("rerank")
+        for stage in CUT_SHORT:
+            self.degraded.labels(stage)
         for outcome in OUTCOMES:
             self.answers.labels(outcome)
         for outcome in SWAPS:

@@ -15,13 +15,13 @@ from indexer.filters import Filtered
 from indexer.fusion import reciprocal_rank_fusion
 from indexer.ranking import Hits
 from indexer.snapshot import Snapshot
-from models.reader import Reading
 from service.admission import Cost
-from service.answers import FoundAnswer, NoAnswer, Source, found_answer, index_sources, no_answer, own_sources
+from service.answers import FoundAnswer, NoAnswer, found_answer, index_sources, no_answer, own_sources
 from service.candidates import RRF_K, Candidates, Result, facets, rank, results
-from service.costs import answer_cost, search_cost
+from service.costs import answer_cost, reading_tokens, search_cost
 from service.engine import Engine, QueryVector
 from service.queries import AnswerQuery, SearchQuery
+from service.reading import read
 from service.reranking import NOTHING_RERANKED, RerankTask, rerank
 from service.stages import Deadline, Stages
 
@@ -61,6 +61,7 @@ class AnswerOutcome:
     answers: list[FoundAnswer]
     no_answer: NoAnswer
     filtered: Filtered | None
+    rerank_k_used: int
     query_cut_tokens: int
     n_passages_read: int
     skipped: list[str]
@@ -143,15 +144,16 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
 
 async def _answer(engine: Engine, snapshot: Snapshot | None, query: AnswerQuery, stages: Stages) -> AnswerOutcome:
     found = await _find(engine, snapshot, query, stages) if snapshot is not None else None
+    skipped = found.skipped if found is not None else ["retrieve:own_passages"]
     async with stages.stage("read"):
         if snapshot is not None and found is not None:
             sources = await asyncio.to_thread(index_sources, snapshot, found.rows()[: query.read_k])
         else:
             sources = own_sources(query.passages if query.passages is not None else [])
-        reading = await _read(engine, query, sources)
+        reading, n_read = await read(engine, query, sources, stages.deadline, skipped)
     async with stages.stage("respond"):
         query_cut = max(reading.query_cut, found.query_cut_tokens if found is not None else 0)
-        decision = no_answer(reading, n_sources=len(sources), is_cut=query_cut > 0)
+        decision = no_answer(reading, n_sources=len(sources), n_read=n_read, is_cut=query_cut > 0)
         answers = [found_answer(sources[each.passage_index], each) for each in reading.answers]
     n_cut = found.n_passages_cut if found is not None else 0
     engine.metrics.count_cut(query_tokens=query_cut, n_passages=n_cut)
@@ -164,9 +166,10 @@ async def _answer(engine: Engine, snapshot: Snapshot | None, query: AnswerQuery,
         answers=answers,
         no_answer=decision,
         filtered=found.filtered if found is not None else None,
+        rerank_k_used=int(found.reranked.rows.size) if found is not None else 0,
         query_cut_tokens=query_cut,
-        n_passages_read=len(sources),
-        skipped=found.skipped if found is not None else ["retrieve:own_passages"],
+        n_passages_read=n_read,
+        skipped=skipped,
         timings=stages.timings(),
     )
 
@@ -185,7 +188,8 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         fused = reciprocal_rank_fusion(legs, rrf_k=RRF_K)
     if query.rerank and encoded is not None:
         async with stages.stage("rerank"):
-            task = RerankTask(query.query, encoded, fused, query.rerank_k)
+            to_read = reading_tokens(engine.models, query, snapshot) if isinstance(query, AnswerQuery) else 0
+            task = RerankTask(query.query, encoded, fused, query.rerank_k, to_read)
             reranked, query_cut = await rerank(engine, snapshot, task, stages.deadline, skipped)
     else:
         reranked, query_cut = NOTHING_RERANKED, 0
@@ -229,10 +233,3 @@ async def _retrieve(
         searches["dense"] = asyncio.to_thread(snapshot.search_dense, encoded.vector, k, allowed)
     found = dict(zip(searches, await asyncio.gather(*searches.values()), strict=True))
     return found.get("bm25"), found.get("dense")
-
-
-async def _read(engine: Engine, query: AnswerQuery, sources: list[Source]) -> Reading:
-    reader = engine.models.reader
-    task = await asyncio.to_thread(reader.prepare, query.query, [source.text for source in sources])
-    logits = await engine.reading.submit(task.inputs)
-    return await asyncio.to_thread(reader.decide, task, logits, n_best=query.top_k, threshold=query.no_answer_threshold)

@@ -92,7 +92,7 @@ class _Timed(StrictBody):
     timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS), _FROM_FLOAT] | None = Field(
         default=None,
         description="Deadline in milliseconds, if it is earlier than the service's. Near it fewer candidates are "
-        "reranked, and `skipped` says so.",
+        "reranked and fewer passages read, and `skipped` says so.",
     )
 
     def timeout_seconds(self) -> float | None:

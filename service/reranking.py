@@ -10,6 +10,7 @@ from indexer.snapshot import Snapshot
 from models.tokenization import ModelInput
 from service.candidates import Reranked, best_first
 from service.engine import Engine, QueryVector
+from service.reading import reading_seconds
 from service.stages import Deadline
 
 RERANK_SHARE = 0.8  # of the time from a request's start to its deadline; the rest is for what comes after
@@ -19,12 +20,13 @@ NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HIT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankTask:
-    """What to rerank: the best rerank_k of the fused candidates of a query."""
+    """What to rerank: the best rerank_k of the fused candidates of a query, and the tokens that are to be read then."""
 
     query: str
     encoded: QueryVector
     fused: Hits
     rerank_k: int
+    n_tokens_to_read: int = 0
 
 
 async def rerank(
@@ -32,8 +34,8 @@ async def rerank(
 ) -> tuple[Reranked, int]:
     """Return the reranked candidates by relevance, and how many of the query's tokens were cut.
 
-    Candidates are read in fused order until RERANK_SHARE of the request's time is over; those that were not read by
-    then keep their fused order below the others. What was left out is added to `skipped`.
+    Candidates are read in fused order until RERANK_SHARE is over of the request's time, less what the reader needs;
+    those that were not read by then keep their fused order below the others. What was left out is added to `skipped`.
     """
     rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
     if not rows.size:
@@ -43,7 +45,8 @@ async def rerank(
     if not are_stored:
         skipped.append("stored_tokens:other_tokenizer")
         engine.metrics.retokenized_passages.inc(rows.size)
-    logits = np.array(await engine.reranking.submit_until(inputs, deadline.share(RERANK_SHARE)), np.float32)
+    until = deadline.earlier(reading_seconds(engine, task.n_tokens_to_read)).share(RERANK_SHARE)
+    logits = np.array(await engine.reranking.submit_until(inputs, until), np.float32)
     if logits.size < rows.size:
         skipped.append("rerank:deadline")
         engine.metrics.degraded.labels("rerank").inc()

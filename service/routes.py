@@ -87,6 +87,7 @@ async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> 
     outcome = await while_connected(request, pipeline.answer(engine, body.to_query(), deadline))
     request.state.facts |= {
         "query_characters": len(outcome.query),
+        "rerank_k_used": outcome.rerank_k_used,
         "n_passages_read": outcome.n_passages_read,
         "is_no_answer": outcome.no_answer.is_no_answer,
         "n_passages_allowed": outcome.filtered.n_passages if outcome.filtered is not None else None,

@@ -17,9 +17,11 @@ SKIPPED = (
     "and signs are all that the query has), `bm25:no_match` (no passage that the filter left holds a term of it), "
     "`rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the model gave no number for some "
     "candidates, which are marked `unscored` and keep their fused order), `stored_tokens:other_tokenizer` (passages "
-    "were tokenized for this request), `rerank:deadline` (it was cut short: candidates that were not reranked keep "
-    "their fused order)."
+    "were tokenized for this request), `rerank:deadline` (it was cut short or left out, `rerank_k_used` says how "
+    "far: candidates that were not reranked keep their fused order), `read:deadline` (it was cut short: "
+    "`n_passages_read` says how many of the best passages were read)."
 )
+RERANK_K_USED = "How many candidates were reranked; near the deadline fewer than asked for."
 
 
 class ResponseBody(BaseModel):
@@ -72,7 +74,8 @@ class AnswerResponse(ResponseBody):
     filter: FilteredBody | None
     truncated: bool
     query_cut_tokens: int
-    n_passages_read: int
+    n_passages_read: int = Field(description="How many passages were read; near the deadline fewer than asked for.")
+    rerank_k_used: int = Field(description=RERANK_K_USED)
     skipped: list[str] = Field(description=SKIPPED)
     timings_ms: dict[str, float]
 
@@ -144,6 +147,7 @@ def answer_response(outcome: AnswerOutcome, request_id: str) -> AnswerResponse:
         truncated=outcome.query_cut_tokens > 0,
         query_cut_tokens=outcome.query_cut_tokens,
         n_passages_read=outcome.n_passages_read,
+        rerank_k_used=outcome.rerank_k_used,
         skipped=outcome.skipped,
         timings_ms=milliseconds(outcome.timings),
     )

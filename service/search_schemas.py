@@ -8,7 +8,7 @@ from pydantic import Field
 from service.candidates import Result, ScoreKind
 from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import SearchOutcome
-from service.schemas import SKIPPED, ResponseBody, filter_body, milliseconds
+from service.schemas import RERANK_K_USED, SKIPPED, ResponseBody, filter_body, milliseconds
 
 
 class Slice(ResponseBody):
@@ -98,7 +98,7 @@ class SearchResponse(ResponseBody):
     facets: list[FacetBody]
     n_candidates: int
     n_below_min_score: int = Field(description="Candidates that `min_score` keeps out of the results.")
-    rerank_k_used: int = Field(description="How many candidates were reranked; near the deadline fewer than asked for.")
+    rerank_k_used: int = Field(description=RERANK_K_USED)
     truncated: bool
     query_cut_tokens: int
     n_passages_cut: int

@@ -23,6 +23,10 @@ class Deadline:
         now = asyncio.get_running_loop().time()
         return cls(now, now + seconds)
 
+    def earlier(self, seconds: float) -> "Deadline":
+        """Return the deadline that is so much earlier, for what must leave time for something else."""
+        return Deadline(self.began, self.at - seconds)
+
     def share(self, share: float) -> float:
         """Return the time at which that share of the span is over."""
         return self.began + share * (self.at - self.began)

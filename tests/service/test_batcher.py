@@ -201,6 +201,7 @@ def test_what_is_done_by_a_time_comes_in_order_and_the_rest_costs_nothing() -> N
     async def scenario(batcher: Batcher, model: Model) -> None:
         now = asyncio.get_running_loop().time()
         assert await batcher.submit_until([2, 3], now + 10) == [-2, -3]
+        assert await batcher.submit_until([9], now) == []  # which the model never sees
         assert await batcher.submit_until([], now) == []
         held = await hold(batcher, model)  # a batch that no time hastens
         late = asyncio.create_task(batcher.submit_until([4, 4, 4, 4], now + 10))

@@ -354,7 +354,7 @@ def test_a_full_service_says_429_with_retry_after_before_any_work(settings: Sett
 def test_the_deadline_that_a_client_sends_counts_if_it_is_earlier(settings: Settings, path: str) -> None:
     for client in started(settings):
         engine = engine_of(client)
-        engine.encoding._run = _stuck(seconds=0.3, run=engine.encoding._run)
+        engine.encoding._run = stuck(seconds=0.3, run=engine.encoding._run)
         problem_of(client.post(path, json={"query": "honey", "timeout_ms": 20}), 504, "deadline-exceeded")
         assert client.post(path, json={"query": "honey", "timeout_ms": 600_000}).status_code == 200
     for client in started(settings.model_copy(update={"request_timeout_seconds": 1e-9})):
@@ -368,7 +368,7 @@ def test_near_the_deadline_fewer_candidates_are_reranked_and_the_response_says_s
     for client in started(settings.model_copy(update={"batch_tokens_per_thread": 1})):  # one candidate a batch
         fused = client.post("/v1/search", json={"query": "honey", "rerank": False, "top_k": 100}).json()
         engine = engine_of(client)
-        engine.reranking._run = _stuck(seconds=seconds, run=engine.reranking._run)
+        engine.reranking._run = stuck(seconds=seconds, run=engine.reranking._run)
         body = client.post("/v1/search", json={"query": "honey", "top_k": 100, "timeout_ms": 1000}).json()
         n_reranked = body["rerank_k_used"]
         assert "rerank:deadline" in body["skipped"]
@@ -380,7 +380,7 @@ def test_near_the_deadline_fewer_candidates_are_reranked_and_the_response_says_s
         assert count(client, "tercet_degraded_total", stage="rerank") == 1
 
 
-def _stuck(*, seconds: float, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def stuck(*, seconds: float, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a model that takes so long a batch."""
 
     def slow(items: Any) -> Any:

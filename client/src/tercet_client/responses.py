@@ -15,7 +15,7 @@ from tercet_client.options import OnError
 
 Value: TypeAlias = str | int | float | bool
 ScoreKind: TypeAlias = Literal["relevance", "rrf", "bm25", "dense"]
-Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated"]
+Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated", "deadline"]
 JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled", "interrupted"]
 
 
@@ -209,6 +209,7 @@ class AnswerResponse:
     truncated: bool
     query_cut_tokens: int
     n_passages_read: int
+    rerank_k_used: int
     skipped: tuple[str, ...]
     timings_ms: Mapping[str, float]
 
