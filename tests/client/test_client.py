@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 import tercet_client
-from tercet_client import AnswerResponse, Client, Filter, Health, InvalidRequest, Job, Result, SearchResponse
+from tercet_client import (
+    AnswerResponse,
+    Client,
+    EmbeddingsResponse,
+    Filter,
+    Health,
+    InvalidRequest,
+    Job,
+    RerankResponse,
+    Result,
+    SearchResponse,
+)
 from tests.service.conftest import DOCUMENTS, whole_text
 
 from .conftest import Both, Served
@@ -75,6 +86,40 @@ def test_no_answer_is_none_with_the_decision(served: Served, both: Both) -> None
     assert found.answer is None
     assert found.no_answer.reason == "below_threshold"
     assert found.no_answer.margin < found.no_answer.threshold == 1e6
+
+
+def test_documents_of_ones_own_are_ranked(served: Served, both: Both) -> None:
+    documents = ["fog over the harbour", {"text": "Ana keeps bees.", "id": 7}, "", "bees " * 100]
+    options = {"window": True, "return_documents": True, "raw_scores": True}
+    ranked = both(served.url, lambda client: client.rerank("who keeps bees", documents, **options))
+    assert isinstance(ranked, RerankResponse)
+    assert (ranked.model, ranked.score_kind) == ("tiny-cross-encoder", "rerank_logit")
+    assert sorted(each.index for each in ranked.results) == [0, 1, 2, 3]
+    by_index = {each.index: each for each in ranked.results}
+    assert by_index[1].document == documents[1]
+    assert by_index[3].best_window is not None
+    assert (ranked.results[-1].index, ranked.results[-1].unscored) == (2, "blank")
+    scores = [each.relevance_score for each in ranked.results]
+    assert scores == sorted(scores, reverse=True)
+    few = both(served.url, lambda client: client.rerank("who keeps bees", documents, top_n=1, min_score=None))
+    assert [each.index for each in few.results] == [ranked.results[0].index]
+    assert 0 <= few.results[0].relevance_score <= 1
+    assert both(served.url, lambda client: client.rerank("who", [])).results == ()
+
+
+def test_texts_are_encoded(served: Served, both: Both) -> None:
+    texts = ("bees", "bees " * 100)
+    encoded = both(served.url, lambda client: client.embeddings(texts, input_type="passage"))
+    assert isinstance(encoded, EmbeddingsResponse)
+    assert [(each.index, each.truncated, len(each.embedding)) for each in encoded.data] == [
+        (0, False, 32),
+        (1, True, 32),
+    ]
+    assert sum(number * number for number in encoded.data[0].embedding) == pytest.approx(1, abs=1e-6)
+    [alone] = both(served.url, lambda client: client.embeddings("bees")).data
+    assert alone == encoded.data[0]
+    with pytest.raises(InvalidRequest, match="#/input/1"):
+        both(served.url, lambda client: client.embeddings(texts, truncate=False))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.document_id)

@@ -14,13 +14,24 @@ from service.settings import Settings
 from tercet_client import calls
 from tercet_client.calls import Call
 from tercet_client.errors import Problem
-from tercet_client.options import AnswerOptions, Filter, JobOptions, Passage, Search, SearchOptions
+from tercet_client.options import (
+    AnswerOptions,
+    EmbeddingsOptions,
+    Filter,
+    JobOptions,
+    Passage,
+    RerankOptions,
+    Search,
+    SearchOptions,
+)
 from tercet_client.uploads import opened
 
 CALLS: list[Call[Any]] = [
     calls.search("a", {}),
     calls.search_batch([], None),
     calls.answer("a", {}),
+    calls.rerank("a", [], {}),
+    calls.embeddings([], {}),
     calls.document("{document_id}", None),
     calls.indexes(),
     calls.health(),
@@ -30,12 +41,22 @@ CALLS: list[Call[Any]] = [
     calls.get_job("{job_id}"),
     calls.cancel_job("{job_id}"),
 ]
-# What the client leaves out: text for Prometheus, and the shapes that clients of others speak.
-NOT_CALLED = {"/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/embeddings", "/embed"}
+# What the client leaves out: text for Prometheus, and second shapes of what it calls in another.
+NOT_CALLED = {"/metrics", "/v2/rerank", "/rerank", "/embed"}
+LEFT_OUT = {
+    "/v1/rerank": ["#(RerankResponse)/meta: only in the API"],
+    "/v1/embeddings": [
+        "#(EmbeddingsResponse)/object: only in the API",
+        "#(EmbeddingsResponse)/data/*(EmbeddingBody)/object: only in the API",
+        "#(EmbeddingsResponse)/data/*(EmbeddingBody)/embedding: the kinds differ",  # base64 is never asked for
+    ],
+}
 OPTIONS = [
     ("SearchRequest", SearchOptions, {"query", "timeout_ms"}),
     ("Search", Search, set()),
     ("AnswerRequest", AnswerOptions, {"query", "timeout_ms"}),
+    ("RerankRequest", RerankOptions, {"query", "documents", "model", "priority"}),
+    ("EmbeddingsRequest", EmbeddingsOptions, {"input", "model", "encoding_format", "dimensions", "user"}),
     ("JobRequest", JobOptions, {"source"}),
     ("FilterBody", Filter, set()),
     ("PassageBody", Passage, set()),
@@ -133,7 +154,7 @@ def success(operation: Mapping[str, Any]) -> Mapping[str, Any]:
 def test_a_response_has_the_fields_of_the_api(call: Call[Any], description: Mapping[str, Any]) -> None:
     operation = description["paths"][unquote(call.path)][call.method.lower()]
     schemas = description["components"]["schemas"]
-    assert list(Walk(schemas).differences(success(operation), call.returns)) == []
+    assert list(Walk(schemas).differences(success(operation), call.returns)) == LEFT_OUT.get(call.path, [])
     if call.has_deadline:
         body = operation["requestBody"]["content"]["application/json"]["schema"]
         assert "timeout_ms" in schemas[body["$ref"].rsplit("/", 1)[1]]["properties"]

@@ -16,8 +16,9 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-
     [
         (0, r"(?s)1\. 0\.\d\d .*: .+\n(….*\[.+\].*… in \S+|No answer: below_threshold)\n"),
         (1, r"\['\w+', '\w+'\]\n"),
-        (2, r"(queued|running) None\n(.*\n)*succeeded JobProgress\(stage='publish', done=1, total=1\)\n"),
-        (3, r"#/top_k: Input should be less than or equal to 100\n/problems/unknown-document\n"),
+        (2, r"\w.+\. 0\.\d\d rerank_sigmoid\n-?[01]\.\d\d\n-?[01]\.\d\d\n$"),
+        (3, r"(queued|running) None\n(.*\n)*succeeded JobProgress\(stage='publish', done=1, total=1\)\n"),
+        (4, r"#/top_k: Input should be less than or equal to 100\n/problems/unknown-document\n"),
     ],
 )
 def test_a_snippet_does_what_it_says(
@@ -28,7 +29,7 @@ def test_a_snippet_does_what_it_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert len(SNIPPETS) == 4
+    assert len(SNIPPETS) == 5
     monkeypatch.chdir(tmp_path)
     exec(compile(SNIPPETS[number].replace("http://127.0.0.1:8000", served.url), str(README), "exec"), {})
     assert re.match(printed, capsys.readouterr().out)

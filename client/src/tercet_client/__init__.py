@@ -19,7 +19,18 @@ from tercet_client.errors import (
     Unauthorized,
     UnexpectedResponse,
 )
-from tercet_client.options import AnswerOptions, Filter, JobOptions, Mode, Passage, Search, SearchOptions
+from tercet_client.model_responses import Embedding, EmbeddingsResponse, RankedDocument, RerankResponse, Usage
+from tercet_client.options import (
+    AnswerOptions,
+    EmbeddingsOptions,
+    Filter,
+    JobOptions,
+    Mode,
+    Passage,
+    RerankOptions,
+    Search,
+    SearchOptions,
+)
 from tercet_client.responses import (
     Answer,
     AnswerResponse,
@@ -49,6 +60,9 @@ __all__ = [
     "ConnectionFailed",
     "DeadlineExceeded",
     "Document",
+    "Embedding",
+    "EmbeddingsOptions",
+    "EmbeddingsResponse",
     "Facet",
     "Fault",
     "Filter",
@@ -66,6 +80,9 @@ __all__ = [
     "NotReady",
     "Overloaded",
     "Passage",
+    "RankedDocument",
+    "RerankOptions",
+    "RerankResponse",
     "Result",
     "Scores",
     "Search",
@@ -78,4 +95,5 @@ __all__ = [
     "Timeout",
     "Unauthorized",
     "UnexpectedResponse",
+    "Usage",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -15,8 +15,17 @@ from tercet_client import calls
 from tercet_client.calls import Call
 from tercet_client.deadline import Patience
 from tercet_client.errors import ConnectionFailed, ServerFailed, Timeout
+from tercet_client.model_responses import EmbeddingsResponse, RerankResponse
 from tercet_client.options import Search
-from tercet_client.responses import AnswerResponse, Document, Health, Index, Job, SearchBatchResponse, SearchResponse
+from tercet_client.responses import (
+    AnswerResponse,
+    Document,
+    Health,
+    Index,
+    Job,
+    SearchBatchResponse,
+    SearchResponse,
+)
 from tercet_client.terms import BASE_URL, LIMITS, MAX_RETRIES, TIMEOUT_SECONDS, Terms, checked_url, key_headers
 from tercet_client.tries import Failure, Outcome, Reply, Tries
 from tercet_client.uploads import File, name_of, opened
@@ -24,7 +33,7 @@ from tercet_client.uploads import File, name_of, opened
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from tercet_client.options import AnswerOptions, JobOptions, SearchOptions
+    from tercet_client.options import AnswerOptions, EmbeddingsOptions, JobOptions, RerankOptions, SearchOptions
 
 T = TypeVar("T")
 
@@ -79,6 +88,23 @@ class AsyncClient:
     ) -> AnswerResponse:
         """As `Client.answer`."""
         return await self._run(calls.answer(query, options), timeout)
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str | Mapping[str, object]],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[RerankOptions],
+    ) -> RerankResponse:
+        """As `Client.rerank`."""
+        return await self._run(calls.rerank(query, documents, options), timeout)
+
+    async def embeddings(
+        self, texts: str | Sequence[str], *, timeout: float | None = None, **options: Unpack[EmbeddingsOptions]
+    ) -> EmbeddingsResponse:
+        """As `Client.embeddings`."""
+        return await self._run(calls.embeddings(texts, options), timeout)
 
     async def document(self, document_id: str, *, index: str | None = None, timeout: float | None = None) -> Document:
         """As `Client.document`."""

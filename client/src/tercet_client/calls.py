@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from tercet_client.options import AnswerOptions, JobOptions, Search, SearchOptions
+from tercet_client.model_responses import EmbeddingsResponse, RerankResponse
+from tercet_client.options import AnswerOptions, EmbeddingsOptions, JobOptions, RerankOptions, Search, SearchOptions
 from tercet_client.responses import (
     AnswerResponse,
     Document,
@@ -65,6 +66,18 @@ def answer(query: str, options: AnswerOptions) -> Call[AnswerResponse]:
     """Answer a question."""
     body = {"query": query} | _given(options)
     return Call("POST", "/v1/answer", AnswerResponse, body, has_deadline=True)
+
+
+def rerank(query: str, documents: Sequence[str | Mapping[str, object]], options: RerankOptions) -> Call[RerankResponse]:
+    """Rank documents of the caller's."""
+    body = {"query": query, "documents": list(documents)} | _given(options)
+    return Call("POST", "/v1/rerank", RerankResponse, body)
+
+
+def embeddings(texts: str | Sequence[str], options: EmbeddingsOptions) -> Call[EmbeddingsResponse]:
+    """Encode texts of the caller's."""
+    body = {"input": texts if isinstance(texts, str) else list(texts)} | _given(options)
+    return Call("POST", "/v1/embeddings", EmbeddingsResponse, body)
 
 
 def document(document_id: str, index: str | None) -> Call[Document]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -15,8 +15,17 @@ from tercet_client import calls
 from tercet_client.calls import Call
 from tercet_client.deadline import Patience
 from tercet_client.errors import ConnectionFailed, ServerFailed, Timeout
+from tercet_client.model_responses import EmbeddingsResponse, RerankResponse
 from tercet_client.options import Search
-from tercet_client.responses import AnswerResponse, Document, Health, Index, Job, SearchBatchResponse, SearchResponse
+from tercet_client.responses import (
+    AnswerResponse,
+    Document,
+    Health,
+    Index,
+    Job,
+    SearchBatchResponse,
+    SearchResponse,
+)
 from tercet_client.terms import BASE_URL, LIMITS, MAX_RETRIES, TIMEOUT_SECONDS, Terms, checked_url, key_headers
 from tercet_client.tries import Failure, Outcome, Reply, Tries
 from tercet_client.uploads import File, name_of, opened
@@ -24,7 +33,7 @@ from tercet_client.uploads import File, name_of, opened
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from tercet_client.options import AnswerOptions, JobOptions, SearchOptions
+    from tercet_client.options import AnswerOptions, EmbeddingsOptions, JobOptions, RerankOptions, SearchOptions
 
 T = TypeVar("T")
 
@@ -83,6 +92,23 @@ class Client:
     def answer(self, query: str, *, timeout: float | None = None, **options: Unpack[AnswerOptions]) -> AnswerResponse:
         """Return answers read from the best passages, or from `passages` of your own, or that there is none."""
         return self._run(calls.answer(query, options), timeout)
+
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str | Mapping[str, object]],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[RerankOptions],
+    ) -> RerankResponse:
+        """Return documents of your own, texts or objects with a `text`, by relevance to a query."""
+        return self._run(calls.rerank(query, documents, options), timeout)
+
+    def embeddings(
+        self, texts: str | Sequence[str], *, timeout: float | None = None, **options: Unpack[EmbeddingsOptions]
+    ) -> EmbeddingsResponse:
+        """Return the vector of each text; as passages, unless `input_type` says that they are queries."""
+        return self._run(calls.embeddings(texts, options), timeout)
 
     def document(self, document_id: str, *, index: str | None = None, timeout: float | None = None) -> Document:
         """Return a whole document."""

@@ -7,6 +7,9 @@ from typing import Literal, TypeAlias, TypedDict
 
 Mode: TypeAlias = Literal["hybrid", "dense", "bm25"]
 OnError: TypeAlias = Literal["skip", "fail"]
+InputType: TypeAlias = Literal[
+    "query", "search_query", "retrieval.query", "passage", "document", "search_document", "retrieval.passage"
+]
 
 Filter = TypedDict(
     "Filter",
@@ -76,6 +79,26 @@ class AnswerOptions(_Retrieval, total=False):
     read_k: int
     no_answer_threshold: float | None
     passages: Sequence[Passage] | None
+
+
+class RerankOptions(TypedDict, total=False):
+    """How to rank documents of the caller's; with `raw_scores` scores, and `min_score`, are logits."""
+
+    top_n: int | None
+    min_score: float | None
+    raw_scores: bool
+    return_documents: bool | None
+    rank_fields: Sequence[str] | None
+    max_tokens_per_doc: int | None
+    max_chunks_per_doc: int | None
+    window: bool
+
+
+class EmbeddingsOptions(TypedDict, total=False):
+    """How to encode texts: as passages, unless `input_type` says otherwise; with `truncate` False none may be cut."""
+
+    input_type: InputType | None
+    truncate: bool | None
 
 
 class JobOptions(TypedDict, total=False):
