@@ -137,6 +137,25 @@ STAGES = (
     ),
 )
 
+KEYS = (
+    Panel(
+        "Requests by key",
+        "reqps",
+        "Requests a second that were let in with an API key, by its name. Empty without keys.",
+        (Query(rate("tercet_key_requests_total", by="key", where='outcome="admitted"'), "{{key}}"),),
+    ),
+    Panel(
+        "Refused by key",
+        "reqps",
+        "Requests a second with an accepted API key that is at its limit or lacks the scope. Empty without keys.",
+        (
+            Query(
+                rate("tercet_key_requests_total", by="key, outcome", where='outcome!="admitted"'), "{{key}} {{outcome}}"
+            ),
+        ),
+    ),
+)
+
 MODELS = (
     Panel(
         "Queue",
@@ -193,6 +212,9 @@ INDEXING = (
 )
 
 
+ROWS = (("Requests", REQUESTS), ("Keys", KEYS), ("Stages", STAGES), ("Models", MODELS), ("Indexing", INDEXING))
+
+
 def targets(panel: Panel) -> list[Dataquery]:
     """Return the panel's queries, lettered A, B, … in order."""
     return [
@@ -235,12 +257,14 @@ def graph_panel(panel: Panel, *, panel_id: int, width: int) -> timeseries.Panel:
 def dashboard() -> Dashboard:
     """Return the whole dashboard, rows from the top."""
     built = Dashboard("Tercet").uid("tercet").tags(["tercet"]).readonly().timezone("browser")
-    built = built.description("A row a question: is it up, is it used, where does time go, is it full, is it fresh?")
+    built = built.description(
+        "A row a question: is it up, is it used and by whom, where does time go, is it full, is it fresh?"
+    )
     built = built.refresh("15s").time("now-1h", "now").tooltip(DashboardCursorSync.CROSSHAIR)
     panel_ids = count(1)
     for panel in STATS:
         built = built.with_panel(stat_panel(panel, panel_id=next(panel_ids), width=COLUMNS // len(STATS)))
-    for title, panels in (("Requests", REQUESTS), ("Stages", STAGES), ("Models", MODELS), ("Indexing", INDEXING)):
+    for title, panels in ROWS:
         built = built.with_row(Row(title).id(next(panel_ids)))
         for panel in panels:
             built = built.with_panel(graph_panel(panel, panel_id=next(panel_ids), width=COLUMNS // len(panels)))

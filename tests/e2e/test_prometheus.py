@@ -21,11 +21,13 @@ pytestmark = pytest.mark.prometheus
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/tercet.json").read_text())
-QUERIES = [
+ALL_QUERIES = [
     (f"{panel['title']} {target['refId']}", target["expr"].replace("$__rate_interval", "30s"))
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", [])
 ]
+KEY_QUERIES = [query for _, query in ALL_QUERIES if "tercet_key_requests_total" in query]  # no data without keys
+QUERIES = [(panel, query) for panel, query in ALL_QUERIES if query not in KEY_QUERIES]
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,17 @@ def test_the_rules_file_is_found_beside_the_configuration() -> None:
     assert [name for name in rule_files if not Path(DEPLOY, name).is_file()] == []
 
 
-def test_a_service_with_keys_is_scraped_with_one(service_settings: dict[str, str], tmp_path: Path) -> None:
+def test_a_service_with_keys_is_scraped_with_one_and_its_panels_show_it(
+    service_settings: dict[str, str], tmp_path: Path
+) -> None:
     settings = keyed_data(service_settings, tmp_path)
     (tmp_path / "prometheus.key").write_text(make_key(settings, "prometheus", "--scope", "metrics") + "\n")
     with running_service(settings, folder=tmp_path) as service:
         authorization = {"credentials_file": str(tmp_path / "prometheus.key")}
         with running_prometheus(service, tmp_path, authorization=authorization) as prometheus:
             wait_until(lambda: prometheus.values('up{job="tercet"}') == [1.0], "the service is scraped with a key")
+            assert len(KEY_QUERIES) == 2
+            wait_until(lambda: all(map(prometheus.values, KEY_QUERIES)), "the panels by key show data")
+            assert {series["metric"]["key"] for series in prometheus.get("query", query=KEY_QUERIES[0])["result"]} == {
+                "prometheus"
+            }
