@@ -1,6 +1,6 @@
 """Time each leg of retrieval over a snapshot, and its peers over the same terms and vectors, one thread each.
 
-    python loadtests/million_peers.py SNAPSHOT_FOLDER [--queries FILE]
+    python loadtests/million_peers.py SNAPSHOT_FOLDER [--queries FILE] [--leg bm25|dense]
 
 Queries for BM25 are real ones (JSON Lines with `text`), or windows of five words of the passages; query vectors are
 those of passages with noise. Peers that are not installed are named: bm25s, rank-bm25, tantivy, hnswlib, usearch.
@@ -10,9 +10,10 @@ import argparse
 import gzip
 import importlib
 import json
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +25,36 @@ from indexer.manifest import read_manifest
 from indexer.snapshot import Snapshot
 
 K = 100
+LEGS = ("bm25", "dense")
 N_SLOW = 10  # queries of an engine that takes seconds
 
 
-def bm25_legs(snapshot: Snapshot, queries: Sequence[str]) -> dict[str, Any]:
-    """Return p50 and p99 of BM25 by engine."""
+NOT_INSTALLED = {"skipped": "not installed"}
+
+
+def bm25_legs(snapshot: Snapshot, queries: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield p50 and p99 of BM25 by engine."""
     analyze = snapshot.analyzer.analyze
-    found: dict[str, Any] = {"tercet": percentiles(timed(lambda query: snapshot.search_bm25(query, K), queries))}
+    yield "tercet", percentiles(timed(lambda query: snapshot.search_bm25(query, K), queries))
     corpus = [
-        analyze(text)
+        list(map(sys.intern, analyze(text)))
         for start in range(0, snapshot.n_passages, 10_000)
         for text in snapshot.passage_texts(np.arange(start, min(start + 10_000, snapshot.n_passages)))
     ]
     asked = [analyze(query) for query in queries]
     for name, make in (("tercet, terms given", ours), ("bm25s", with_bm25s), ("tantivy", with_tantivy)):
-        found[name] = _built(make(corpus), asked)
+        yield name, _built(make(corpus), asked)
     try:
         bm25 = importlib.import_module("rank_bm25").BM25Okapi(corpus)
     except ImportError:
-        found["rank-bm25"] = "not installed"
+        yield "rank-bm25", NOT_INSTALLED
     else:
-        found["rank-bm25"] = percentiles(timed(lambda terms: np.argsort(-bm25.get_scores(terms))[:K], asked[:N_SLOW]))
-    return found
+        yield "rank-bm25", percentiles(timed(lambda terms: np.argsort(-bm25.get_scores(terms))[:K], asked[:N_SLOW]))
 
 
-def _built(make: Callable[[Path], Any] | None, queries: Sequence[Any]) -> Any:
+def _built(make: Callable[[Path], Any] | None, queries: Sequence[Any]) -> dict[str, Any]:
     if make is None:
-        return "not installed"
+        return NOT_INSTALLED
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         search = make(Path(folder))
@@ -58,29 +62,28 @@ def _built(make: Callable[[Path], Any] | None, queries: Sequence[Any]) -> Any:
         return {"build_seconds": round(seconds, 1), **percentiles(timed(search, queries))}
 
 
-def dense_legs(snapshot: Snapshot, queries: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, Any]:
-    """Return p50, p99 and recall@100 of vector search by engine."""
+def dense_legs(
+    snapshot: Snapshot, queries: np.ndarray[Any, np.dtype[np.float32]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield p50, p99 and recall@100 of vector search by engine."""
     dense = snapshot._dense
     exact = [set(dense.search_exactly(query, K).rows.tolist()) for query in queries]
 
-    def measured(search: Callable[[Any], Sequence[int]], build_seconds: float) -> dict[str, Any]:
+    def measured(search: Callable[[Any], Sequence[int]]) -> dict[str, Any]:
         kept = [len(best.intersection(search(query))) / K for query, best in zip(queries, exact, strict=True)]
-        times = percentiles(timed(search, list(queries)))
-        return {"build_seconds": round(build_seconds, 1), "recall": round(float(np.mean(kept)), 4), **times}
+        return {"recall": round(float(np.mean(kept)), 4), **percentiles(timed(search, list(queries)))}
 
-    found = {
-        "tercet": measured(lambda query: snapshot.search_dense(query, K).rows.tolist(), 0.0),
-        "tercet, exact": percentiles(timed(lambda query: dense.search_exactly(query, K), list(queries[:50]))),
-    }
+    yield "tercet", measured(lambda query: snapshot.search_dense(query, K).rows.tolist())
+    yield "tercet, exact", percentiles(timed(lambda query: dense.search_exactly(query, K), list(queries[:50])))
+    vectors = np.array(dense.vectors)  # usearch takes none at an odd address, as mapped ones are
     for name, make in (("hnswlib", _hnswlib), ("usearch", _usearch)):
         started = time.monotonic()
         try:
-            search = make(dense.vectors)
+            search = make(vectors)
         except ImportError:
-            found[name] = {"": "not installed"}
-            continue
-        found[name] = measured(search, time.monotonic() - started)
-    return found
+            yield name, NOT_INSTALLED
+        else:
+            yield name, {"build_seconds": round(time.monotonic() - started, 1), **measured(search)}
 
 
 def _hnswlib(vectors: Any) -> Callable[[Any], Sequence[int]]:
@@ -101,10 +104,11 @@ def _usearch(vectors: Any) -> Callable[[Any], Sequence[int]]:
 
 
 def main() -> None:
-    """Print one JSON object."""
+    """Print a line of JSON for each engine."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("snapshot", type=Path)
     parser.add_argument("--queries", type=Path)
+    parser.add_argument("--leg", choices=LEGS, action="append")
     arguments = parser.parse_args()
     manifest = read_manifest(arguments.snapshot)
     snapshot = Snapshot.open_folder(
@@ -123,9 +127,10 @@ def main() -> None:
     else:
         queries = [" ".join(text.split()[10:15]) for text in snapshot.passage_texts(rows)]
     vectors = snapshot._dense.vectors[rows] + 0.02 * generator.standard_normal((rows.size, 384)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    results = {"dense": dense_legs(snapshot, vectors.astype(np.float32)), "bm25": bm25_legs(snapshot, queries)}
-    print(json.dumps(results, indent=2))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    for leg in arguments.leg or LEGS:
+        for engine, figures in bm25_legs(snapshot, queries) if leg == "bm25" else dense_legs(snapshot, vectors):
+            print(json.dumps({"leg": leg, "engine": engine, **figures}), flush=True)
 
 
 if __name__ == "__main__":
