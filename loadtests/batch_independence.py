@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from models.cross_encoder import CrossEncoder
 from models.folder import BUNDLED_CROSS_ENCODER, WEIGHTS_FILE, open_model_folder
-from models.session import available_cpus
+from models.session import Runtime, available_cpus
 from models.tokenization import ModelInput
 from models.training.data import LabelledQuestion, read_questions
 
@@ -55,7 +55,7 @@ def padded_logits(session: onnxruntime.InferenceSession, batch: Sequence[ModelIn
 def measure(name: str, questions: Sequence[LabelledQuestion]) -> None:
     """Print one row for each batch size: greatest and mean difference from the pair alone, both ways."""
     folder = open_model_folder(name, "cross-encoder")
-    model = CrossEncoder(folder, n_threads=available_cpus())
+    model = CrossEncoder(folder, Runtime(available_cpus()))
     session = onnxruntime.InferenceSession(str(folder.path / WEIGHTS_FILE), providers=["CPUExecutionProvider"])
     pairs, mates = pair_inputs(model, questions)
     alone = np.array([padded_logits(session, [pair])[0] for pair in pairs])

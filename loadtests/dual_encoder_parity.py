@@ -17,7 +17,7 @@ from models.dual_encoder import DualEncoder
 from models.evaluation import ndcg_at_k
 from models.folder import BUNDLED_DUAL_ENCODER, open_model_folder
 from models.pooling import mean_pool, unit
-from models.session import available_cpus
+from models.session import Runtime, available_cpus
 from models.training.beir import LabelledCollection, read_beir
 from models.training.checkpoints import original_encoder
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     arguments = parser.parse_args()
     torch.set_num_threads(available_cpus())
-    encoder = DualEncoder(open_model_folder(BUNDLED_DUAL_ENCODER, "dual-encoder"), n_threads=available_cpus())
+    encoder = DualEncoder(open_model_folder(BUNDLED_DUAL_ENCODER, "dual-encoder"), Runtime(available_cpus()))
     model = AutoModel.from_pretrained(original_encoder()).eval()
     print("| collection | nDCG@10 original | nDCG@10 int8 | cosine min | cosine mean |\n|---|---|---|---|---|")
     for folder in arguments.folders:

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.calibration import Calibration
+from models.engines import open_session
 from models.folder import TOKENIZER_FILE, ModelFolder
-from models.session import Session, open_session
+from models.session import Runtime, Session
 from models.tokenization import Lengths, ModelInput, TokenIds, TokenizedText, Tokenizer, Window
 
 _OVERLAP = 8  # neighbouring windows share an eighth of the room that a passage has at least
@@ -45,19 +46,16 @@ class PairTask:
 class CrossEncoder:
     """Scores query-passage pairs; thread-safe, and a pair's logit does not depend on what else is scored with it."""
 
-    def __init__(
-        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
-    ) -> None:
-        """Open the folder's graph, unless a session is given to run instead of it."""
+    def __init__(self, folder: ModelFolder, runtime: Runtime | Session) -> None:
+        """Open the folder's graph in a runtime, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.tokenizer_fingerprint = folder.tokenizer_fingerprint
         self.calibration = Calibration.of(folder.settings.relevance)
         self.pair_calibration = Calibration.of(folder.settings.pair_relevance)
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        if session is None:
-            session = open_session(folder, n_threads=n_threads, device=device)
-        self._session = session
+        self._session = open_session(folder, runtime) if isinstance(runtime, Runtime) else runtime
+        self.engine = self._session.engine
 
     @property
     def lengths(self) -> Lengths:

@@ -7,9 +7,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from models.engines import open_session
 from models.folder import TOKENIZER_FILE, ModelFolder
 from models.pooling import mean_pool, unit
-from models.session import Session, open_session
+from models.session import Runtime, Session
 from models.tokenization import ModelInput, Tokenizer
 
 Side: TypeAlias = Literal["query", "passage"]
@@ -26,17 +27,14 @@ class Embeddings:
 class DualEncoder:
     """Encodes texts; thread-safe, and equal texts always get equal vectors."""
 
-    def __init__(
-        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
-    ) -> None:
-        """Open the folder's graph, unless a session is given to run instead of it."""
+    def __init__(self, folder: ModelFolder, runtime: Runtime | Session) -> None:
+        """Open the folder's graph in a runtime, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.max_tokens = folder.settings.max_tokens
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        if session is None:
-            session = open_session(folder, n_threads=n_threads, device=device)
-        self._session = session
+        self._session = open_session(folder, runtime) if isinstance(runtime, Runtime) else runtime
+        self.engine = self._session.engine
         self.dimension = int(self.encode_queries([""]).vectors.shape[1])
 
     def encode_queries(self, queries: Sequence[str]) -> Embeddings:

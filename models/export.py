@@ -31,8 +31,9 @@ from models.folder import (
     ModelSettings,
     write_settings,
 )
+from models.onnx_session import OnnxSession
 from models.quantize import quantize
-from models.session import OnnxSession, Outputs
+from models.session import Outputs
 from models.tokenization import ModelInput, Tokenizer
 
 FP32_TOLERANCE = 1e-4

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.calibration import sigmoid
+from models.engines import open_session
 from models.folder import TOKENIZER_FILE, ModelFolder
-from models.session import Session, open_session
+from models.session import Runtime, Session
 from models.spans import TokenSpan, best_spans, without_overlaps
 from models.tokenization import Lengths, ModelInput, TokenizedText, Tokenizer, Window
 
@@ -98,16 +99,13 @@ class ReaderTask:
 class Reader:
     """Reads passages; thread-safe."""
 
-    def __init__(
-        self, folder: ModelFolder, *, n_threads: int, device: str = "cpu", session: Session | None = None
-    ) -> None:
-        """Open the folder's graph, unless a session is given to run instead of it."""
+    def __init__(self, folder: ModelFolder, runtime: Runtime | Session) -> None:
+        """Open the folder's graph in a runtime, unless a session is given to run instead of it."""
         self.folder = folder
         self.fingerprint = folder.fingerprint
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
-        if session is None:
-            session = open_session(folder, n_threads=n_threads, device=device)
-        self._session = session
+        self._session = open_session(folder, runtime) if isinstance(runtime, Runtime) else runtime
+        self.engine = self._session.engine
 
     @property
     def lengths(self) -> Lengths:

@@ -14,7 +14,7 @@ from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
 from models.folder import open_model_folder
 from models.reader import Reader, SpanLogits
-from models.session import available_cpus
+from models.session import Runtime, available_cpus
 from models.tokenization import ModelInput
 from service.admission import Admission, Cost
 from service.batcher import MicroBatcher
@@ -37,6 +37,11 @@ class Models:
     cross_encoder: CrossEncoder
     reader: Reader
 
+    def engines(self) -> dict[str, str]:
+        """Return what runs each model, by the model's kind."""
+        models = (self.dual_encoder, self.cross_encoder, self.reader)
+        return {model.folder.settings.kind.replace("-", "_"): model.engine for model in models}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryVector:
@@ -52,11 +57,11 @@ def load_models(settings: Settings) -> Models:
     Raises:
         ModelError: a folder cannot be used, or the device is not there.
     """
-    n_threads, device = model_threads(settings), settings.device
+    runtime = model_runtime(settings)
     return Models(
-        DualEncoder(open_model_folder(settings.dual_encoder, "dual-encoder"), n_threads=n_threads, device=device),
-        CrossEncoder(open_model_folder(settings.cross_encoder, "cross-encoder"), n_threads=n_threads, device=device),
-        Reader(open_model_folder(settings.reader, "reader"), n_threads=n_threads, device=device),
+        DualEncoder(open_model_folder(settings.dual_encoder, "dual-encoder"), runtime),
+        CrossEncoder(open_model_folder(settings.cross_encoder, "cross-encoder"), runtime),
+        Reader(open_model_folder(settings.reader, "reader"), runtime),
     )
 
 
@@ -76,9 +81,10 @@ def open_snapshot(settings: Settings, models: Models) -> Snapshot:
     return snapshot
 
 
-def model_threads(settings: Settings) -> int:
-    """Return how many model inputs run at once."""
-    return settings.n_threads if settings.n_threads > 0 else available_cpus()
+def model_runtime(settings: Settings) -> Runtime:
+    """Return where and how the models run."""
+    n_threads = settings.n_threads if settings.n_threads > 0 else available_cpus()
+    return Runtime(n_threads, settings.device, settings.engine)
 
 
 class Engine:
@@ -92,7 +98,7 @@ class Engine:
         self._served = ServedSnapshot(snapshot)
         self._watching: asyncio.Task[None] | None = None
         self.metrics = metrics if metrics is not None else Metrics()
-        budget = settings.batch_tokens_per_thread * model_threads(settings)
+        budget = settings.batch_tokens_per_thread * model_runtime(settings).n_threads
         self.encoding: MicroBatcher[ModelInput, Vector] = MicroBatcher(
             self._encode, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("dual_encoder")
         )
@@ -114,6 +120,7 @@ class Engine:
         self.metrics.watch_queues(
             {"dual_encoder": self.encoding, "cross_encoder": self.reranking, "reader": self.reading}
         )
+        self.metrics.watch_engines(self.models.engines())
         self.metrics.watch_admission(lambda: self.admission.tokens)
         self._say_what_is_served()
 

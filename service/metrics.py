@@ -109,6 +109,9 @@ class Metrics:
         )
 
     def _define_state(self) -> None:
+        self.engines = Gauge(
+            "tercet_engine_info", "What runs a model.", ("model", "engine"), registry=self.registry
+        )
         self.index = Info("tercet_index", "The snapshot that is served.", registry=self.registry)
         self.index_passages = Gauge(
             "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=self.registry
@@ -170,6 +173,11 @@ class Metrics:
         """Say which snapshot is served."""
         self.index.info({"index": index, "snapshot": snapshot})
         self.index_passages.labels(index).set(n_passages)
+
+    def watch_engines(self, engines: Mapping[str, str]) -> None:
+        """Say what runs each model."""
+        for model, engine in engines.items():
+            self.engines.labels(model, engine).set(1)
 
     def watch_readiness(self, is_ready: Callable[[], bool]) -> None:
         """Expose whether requests are served, asked at each scrape."""

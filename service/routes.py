@@ -22,6 +22,7 @@ from service.schemas import (
     DocumentResponse,
     HealthResponse,
     IndexesResponse,
+    ReadyResponse,
     answer_response,
     document_response,
     index_body,
@@ -124,9 +125,9 @@ async def healthz() -> HealthResponse:
 
 
 @router.get("/readyz", summary="Are requests served?", tags=["operation"], responses=PROBE_PROBLEMS)
-async def readyz(engine: ReadyEngine) -> HealthResponse:
+async def readyz(engine: ReadyEngine) -> ReadyResponse:
     """Answers 200 when the index is open and the models are warm; 503 before, and while the service stops."""
-    return HealthResponse(status="ready")
+    return ReadyResponse(status="ready", engines=engine.models.engines())
 
 
 @router.get("/metrics", summary="Prometheus metrics", tags=["operation"], response_class=Response, responses=METRICS)

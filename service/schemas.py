@@ -108,9 +108,16 @@ class IndexesResponse(ResponseBody):
 
 
 class HealthResponse(ResponseBody):
-    """Body of the probes."""
+    """Body of the response to `GET /healthz`."""
 
-    status: Literal["alive", "ready"]
+    status: Literal["alive"]
+
+
+class ReadyResponse(ResponseBody):
+    """Body of the response to `GET /readyz`."""
+
+    status: Literal["ready"]
+    engines: dict[str, str] = Field(description="What runs each model: the engine, and its precision or device.")
 
 
 class Fault(ResponseBody):

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from indexer.analysis import LANGUAGES
+from models.session import EngineName
 from service.extras import StartupError
 
 PREFIX = "TERCET_"
@@ -89,6 +90,11 @@ class Settings(BaseSettings):
     reader: str = Field(default="tercet-l6-reader", description="Bundled name or folder of the reader.")
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="Where the models run; never falls back to another."
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description="What runs the models on a CPU: `openvino`, `onnxruntime`, or `auto`: OpenVINO where the "
+        "CPU multiplies bfloat16, else ONNX Runtime.",
     )
     n_threads: int = Field(default=0, ge=0, le=256, description="Threads that run models; 0 takes the CPU quota.")
 

@@ -85,7 +85,7 @@ def dual_task(groups: Sequence[Group], dev: Sequence[Group], init: str, recipe: 
 
     def dev_measures() -> Mapping[str, float]:
         session = TorchSession(model, folder.settings.outputs)
-        return dual_measures(DualEncoder(folder, n_threads=1, session=session), dev)
+        return dual_measures(DualEncoder(folder, session), dev)
 
     return Task(
         model=model,

@@ -159,7 +159,7 @@ def reader_task(
         raise DataError("the data holds no question to learn from")
     n_null = sum(example.start == 0 for example in examples)
     folder = start.folder("reader")
-    reader = Reader(folder, n_threads=1, session=TorchSession(model, folder.settings.outputs))
+    reader = Reader(folder, TorchSession(model, folder.settings.outputs))
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
         return batch_span_loss(model, [examples[i] for i in indices])

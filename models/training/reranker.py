@@ -116,7 +116,7 @@ def reranker_task(
 
     def dev_measures() -> Mapping[str, float]:
         session = TorchSession(model, folder.settings.outputs)
-        return group_measures(CrossEncoder(folder, n_threads=1, session=session), encoded_dev, dev_offsets)
+        return group_measures(CrossEncoder(folder, session), encoded_dev, dev_offsets)
 
     return Task(
         model=model,

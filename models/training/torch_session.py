@@ -16,6 +16,8 @@ _BATCH_TOKENS = 8192
 class TorchSession:
     """A torch model in bfloat16, in padded batches of like length; outputs are cut back to each input's length."""
 
+    engine = "torch in bf16"
+
     def __init__(self, model: nn.Module, outputs: Sequence[str]) -> None:
         self._model = model
         self._outputs = tuple(outputs)

@@ -23,7 +23,7 @@ from service.commands.faults import CommandError
 from service.commands.output import console, counted, print_json, printable, say
 from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
-from service.engine import model_threads, open_engine
+from service.engine import model_runtime, open_engine
 from service.evaluate import read_judged_queries
 from service.extras import check_train_extra
 from service.settings import Settings
@@ -64,7 +64,7 @@ def calibrate_reader(task: ReaderTask, settings: Settings, *, as_json: bool) -> 
     origin = ", ".join(_names(task.data))
     if not questions:
         raise CommandError(f"{origin} holds no question")
-    reader = Reader(folder, n_threads=model_threads(settings), device=settings.device)
+    reader = Reader(folder, model_runtime(settings))
     with progress_display() as display:
         read = read_all(reader, questions, lambda n: display.update("Reading", n, len(questions)))
     fit = fit_answer(read, origin=origin, precision=task.precision, balances=task.balances)

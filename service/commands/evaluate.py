@@ -22,7 +22,7 @@ from service.commands.measures import print_rankings, print_reading
 from service.commands.output import counted, say
 from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
-from service.engine import Engine, model_threads, open_engine
+from service.engine import Engine, model_runtime, open_engine
 from service.evaluate import (
     STRATEGIES,
     DatasetRankings,
@@ -248,7 +248,7 @@ def evaluate_reader(task: Evaluation, questions_path: Path, settings: Settings) 
     if not questions:
         raise CommandError(f"{questions_path} holds no question")
     folder = open_model_folder(settings.reader, "reader")
-    reader = Reader(folder, n_threads=model_threads(settings), device=settings.device)
+    reader = Reader(folder, model_runtime(settings))
     with progress_display() as display:
         read = measure_reader(reader, questions, lambda n: display.update("Reading", n, len(questions)))
     print_reading(read, reader=folder.settings.name, fingerprint=folder.fingerprint, as_json=task.as_json)

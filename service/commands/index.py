@@ -21,7 +21,7 @@ from service.commands.build_progress import build_progress
 from service.commands.gate import gate_keeper
 from service.commands.output import counted, duration, print_done, say, size
 from service.commands.skipped import SkippedRecords, skipped_records
-from service.engine import model_threads
+from service.engine import model_runtime
 from service.gate import Gate
 from service.settings import Settings
 
@@ -131,7 +131,7 @@ def index_models(settings: Settings) -> IndexModels:
     encoder_folder = open_model_folder(settings.dual_encoder, "dual-encoder")
     cross_encoder_folder = open_model_folder(settings.cross_encoder, "cross-encoder")
     return IndexModels(
-        dual_encoder=DualEncoder(encoder_folder, n_threads=model_threads(settings), device=settings.device),
+        dual_encoder=DualEncoder(encoder_folder, model_runtime(settings)),
         passage_tokenizer=Tokenizer(cross_encoder_folder.path / TOKENIZER_FILE),
         passage_tokenizer_fingerprint=cross_encoder_folder.tokenizer_fingerprint,
         encoder_name=encoder_folder.settings.name,

@@ -9,7 +9,7 @@ from models.checkpoint import BEST_FOLDER
 from models.dual_encoder import DualEncoder
 from models.errors import DataError
 from models.folder import open_model_folder
-from models.session import available_cpus
+from models.session import Runtime, available_cpus
 from models.training.average import average
 from models.training.data import LabelledQuestion, read_questions
 from models.training.dual import dual_task
@@ -103,7 +103,7 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
 @contextmanager
 def _miner() -> Iterator[Miner]:
     """Give a miner with the dual encoder that serves; each time it encodes is a phase of its own on the display."""
-    encoder = DualEncoder(open_model_folder(load_settings().dual_encoder, "dual-encoder"), n_threads=available_cpus())
+    encoder = DualEncoder(open_model_folder(load_settings().dual_encoder, "dual-encoder"), Runtime(available_cpus()))
     round_ = 1
     with progress_display() as display:
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from models.calibration import Calibration
 from models.cross_encoder import CrossEncoder, PairTask
 from models.folder import RelevanceCalibration, open_model_folder
+from models.session import Runtime
 from tests.conftest import TinyModels
 
 QUERY = "who keeps bees"
@@ -16,7 +17,7 @@ LONG = "the keeper of the lighthouse was ingrid " * 30
 
 @pytest.fixture(scope="module")
 def cross_encoder(tiny_models: TinyModels) -> CrossEncoder:
-    return CrossEncoder(open_model_folder(str(tiny_models.cross_encoder), "cross-encoder"), n_threads=1)
+    return CrossEncoder(open_model_folder(str(tiny_models.cross_encoder), "cross-encoder"), Runtime(1))
 
 
 def test_one_window_is_the_input_that_search_uses(cross_encoder: CrossEncoder) -> None:

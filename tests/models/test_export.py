@@ -15,8 +15,9 @@ from models.cross_encoder import CrossEncoder
 from models.errors import ExportError
 from models.export import export, order_agreement, sample_inputs
 from models.folder import OUTPUTS, Kind, ModelSettings, open_model_folder
+from models.onnx_session import OnnxSession
 from models.pooling import mean_pool, unit
-from models.session import OnnxSession, Outputs
+from models.session import Outputs, Runtime
 from models.tokenization import ModelInput, Tokenizer
 from tests.conftest import TinyModels
 
@@ -65,7 +66,7 @@ def test_fp32_equals_torch_and_int8_stays_near_it(tiny_checkpoint: Checkpoints, 
     assert parity.rank_agreement > 0.8
     assert (int8.path / "model.onnx").stat().st_size < (fp32.path / "model.onnx").stat().st_size
     samples = sample_inputs(fp32.path / "tokenizer.json", fp32.settings)
-    logits = [CrossEncoder(open_model_folder(str(each.path), "cross-encoder"), n_threads=1) for each in (fp32, int8)]
+    logits = [CrossEncoder(open_model_folder(str(each.path), "cross-encoder"), Runtime(1)) for each in (fp32, int8)]
     one, other = (model.logits(samples) for model in logits)
     assert np.abs(one - other).max() == pytest.approx(parity.int8_max_difference)
 

@@ -10,6 +10,7 @@ import pytest
 from models.errors import ModelFolderError
 from models.folder import BUNDLED_DUAL_ENCODER, bundled_names, open_model_folder, write_settings
 from models.reader import Reader
+from models.session import Runtime
 from tests.conftest import TinyModels
 
 
@@ -81,7 +82,7 @@ def test_settings_that_are_not_json_are_refused(folder: Path, content: str) -> N
 
 def test_lengths_that_just_fit_are_taken(folder: Path) -> None:
     change(folder, overlap_tokens=35)
-    reader = Reader(open_model_folder(str(folder), "reader"), n_threads=1)
+    reader = Reader(open_model_folder(str(folder), "reader"), Runtime(1))
     assert reader.read("what " * 99, ["the lighthouse " * 99]).answers
 
 

@@ -15,6 +15,7 @@ from models.cross_encoder import CrossEncoder
 from models.export import export
 from models.folder import Kind, open_model_folder
 from models.quantize import rows_to_int8
+from models.session import Runtime
 from models.tokenization import ModelInput
 from tests.conftest import TinyModels
 
@@ -29,7 +30,7 @@ def int8(
 ) -> CrossEncoder:
     settings = open_model_folder(str(tiny_models.cross_encoder), "cross-encoder").settings
     checkpoint = open_checkpoint(tiny_checkpoint("cross-encoder"), "cross-encoder")
-    return CrossEncoder(export(checkpoint, tmp_path_factory.mktemp("int8") / "model", settings), n_threads=2)
+    return CrossEncoder(export(checkpoint, tmp_path_factory.mktemp("int8") / "model", settings), Runtime(2))
 
 
 def inputs(model: CrossEncoder, *passages: str) -> list[ModelInput]:

@@ -5,12 +5,13 @@ import pytest
 
 from models.folder import open_model_folder
 from models.reader import Reader, ReaderTask, SpanLogits, without_edge_symbols
+from models.session import Runtime
 from tests.conftest import TinyModels
 
 
 @pytest.fixture(scope="module")
 def reader(tiny_models: TinyModels) -> Reader:
-    return Reader(open_model_folder(str(tiny_models.reader), "reader"), n_threads=2)
+    return Reader(open_model_folder(str(tiny_models.reader), "reader"), Runtime(2))
 
 
 def logits_for(task: ReaderTask, null: list[float], best: list[tuple[int, float]]) -> list[SpanLogits]:

@@ -1,7 +1,8 @@
-"""Encoders and reader through real ONNX sessions: parity with torch, order, independence of batch mates."""
+"""Encoders and reader through real sessions of each engine: parity with torch, order, independence of batch mates."""
 
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +13,33 @@ import pytest
 from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
 from models.errors import DeviceError, ModelFolderError
-from models.folder import Kind, ModelFolder, open_model_folder, write_settings
+from models.folder import BUNDLED_CROSS_ENCODER, Kind, ModelFolder, open_model_folder, write_settings
+from models.onnx_session import OnnxSession
 from models.reader import Reader
-from models.session import OnnxSession, available_cpus
+from models.session import Runtime, available_cpus
 from models.tokenization import ModelInput
 from tests.conftest import TinyModels
 
 PASSAGES = ["lima is the capital of peru", "bees", "the keeper of the lighthouse was ingrid " * 30, "bees", ""]
 
 
-@pytest.fixture(scope="module")
-def dual_encoder(tiny_models: TinyModels) -> DualEncoder:
-    return DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), n_threads=2)
+_HAS_OPENVINO = find_spec("openvino") is not None
+needs_openvino = pytest.mark.skipif(not _HAS_OPENVINO, reason="OpenVINO is not installed")
+
+
+@pytest.fixture(scope="module", params=["onnxruntime", pytest.param("openvino", marks=needs_openvino)])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    return Runtime(2, engine=request.param)
 
 
 @pytest.fixture(scope="module")
-def cross_encoder(tiny_models: TinyModels) -> CrossEncoder:
-    return CrossEncoder(open_model_folder(str(tiny_models.cross_encoder), "cross-encoder"), n_threads=2)
+def dual_encoder(tiny_models: TinyModels, runtime: Runtime) -> DualEncoder:
+    return DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), runtime)
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tiny_models: TinyModels, runtime: Runtime) -> CrossEncoder:
+    return CrossEncoder(open_model_folder(str(tiny_models.cross_encoder), "cross-encoder"), runtime)
 
 
 def torch_logits(checkpoint: Path, inputs: list[ModelInput]) -> list[float]:
@@ -48,7 +59,21 @@ def test_logits_equal_torch(cross_encoder: CrossEncoder, tiny_checkpoint: Callab
     tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(PASSAGES)]
     inputs = cross_encoder.inputs("what is the capital of peru", tokens)
     expected = torch_logits(tiny_checkpoint("cross-encoder"), inputs)
-    np.testing.assert_allclose(cross_encoder.logits(inputs), expected, atol=1e-4)
+    tolerance = 0.02 if "bf16" in cross_encoder.engine else 1e-4
+    np.testing.assert_allclose(cross_encoder.logits(inputs), expected, atol=tolerance)
+
+
+def test_reader_logits_do_not_depend_on_batch_mates(
+    tiny_models: TinyModels, runtime: Runtime
+) -> None:
+    reader = Reader(open_model_folder(str(tiny_models.reader), "reader"), runtime)
+    inputs = reader.prepare("who keeps bees", PASSAGES).inputs
+    together = reader.run(inputs)
+    for item, both in zip(inputs, together, strict=True):
+        [alone] = reader.run([item])
+        for mine, theirs in ((alone.start, both.start), (alone.end, both.end)):
+            assert theirs.shape == item.ids.shape
+            np.testing.assert_array_equal(mine, theirs)
 
 
 def test_token_types_reach_the_model(cross_encoder: CrossEncoder) -> None:
@@ -96,10 +121,57 @@ def test_a_device_that_is_not_there_is_refused_at_start(tiny_models: TinyModels)
         OnnxSession(tiny_models.reader / "model.onnx", n_threads=1, device="cuda")
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+def test_an_engine_that_is_not_there_is_refused_at_start(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_model_folder(str(tiny_models.reader), "reader")
+    with pytest.raises(DeviceError, match="engine 'openvino' runs on the CPU only, not on device 'cuda'"):
+        Reader(folder, Runtime(device="cuda", engine="openvino"))
+    monkeypatch.setattr("models.engines._has_openvino", lambda: False)
+    with pytest.raises(DeviceError, match="engine 'openvino' was asked for and is not installed"):
+        Reader(folder, Runtime(engine="openvino"))
+    assert Reader(folder, Runtime()).engine == "onnxruntime on cpu"
+
+
+@needs_openvino
+def test_the_engine_goes_by_what_the_cpu_multiplies(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = open_model_folder(str(tiny_models.reader), "reader")
+    for has_bfloat16, engine in ((True, "openvino"), (False, "onnxruntime")):
+        monkeypatch.setattr("models.openvino_session.has_bfloat16", lambda answer=has_bfloat16: answer)
+        assert Reader(folder, Runtime()).engine.startswith(engine)
+    assert Reader(folder, Runtime(engine="openvino")).engine == "openvino in f32"
+
+
+@needs_openvino
+def test_openvino_multiplies_floats_where_the_graph_multiplies_int8() -> None:
+    folder = open_model_folder(BUNDLED_CROSS_ENCODER, "cross-encoder")
+    floats, int8 = (CrossEncoder(folder, Runtime(engine=each)) for each in ("openvino", "onnxruntime"))
+    query = "who keeps bees"
+    np.testing.assert_allclose(floats.score(query, PASSAGES), int8.score(query, PASSAGES), atol=0.25)
+    assert int8_layers(folder) == 36
+    assert int8_layers(folder, in_floats=True) == 0
+
+
+def int8_layers(folder: ModelFolder, *, in_floats: bool = False) -> int:
+    import openvino
+
+    from models.openvino_session import _multiply_floats
+
+    model = openvino.Core().read_model(folder.path / "model.onnx")
+    if in_floats:
+        _multiply_floats(model)
+    return sum(
+        node.get_type_name() == "MatMul" and node.get_friendly_name().endswith("_unscaled_node")
+        for node in model.get_ordered_ops()
+    )
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path, runtime: Runtime, tiny_models: TinyModels) -> None:
+    target = Path(shutil.copytree(tiny_models.reader, tmp_path / "reader"))
+    settings = open_model_folder(str(target), "reader").settings
+    (target / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(ModelFolderError, match="cannot be loaded"):
-        OnnxSession(tmp_path / "model.onnx", n_threads=1)
+        Reader(write_settings(target, settings), runtime)
 
 
 def altered(folder: Path, target: Path, **fields: object) -> ModelFolder:
@@ -123,10 +195,10 @@ def test_a_graph_of_another_kind_is_refused(tiny_models: TinyModels, tmp_path: P
             shutil.copy(other / "model.onnx", target)
             folder = altered(mine, target)
             if mine == other:
-                assert open_model(folder, n_threads=1)
+                assert open_model(folder, Runtime(1))
                 continue
             with pytest.raises(ModelFolderError, match=rf"model\.onnx is no {folder.settings.kind}: it gives "):
-                open_model(folder, n_threads=1)
+                open_model(folder, Runtime(1))
 
 
 @pytest.mark.parametrize(
@@ -153,15 +225,15 @@ def test_a_graph_with_other_inputs_or_shapes_is_refused(
         helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), target / "model.onnx"
     )
     with pytest.raises(ModelFolderError, match=f"no cross-encoder: {reason}"):
-        CrossEncoder(altered(tiny_models.cross_encoder, target), n_threads=1)
+        CrossEncoder(altered(tiny_models.cross_encoder, target), Runtime(1))
 
 
 def test_a_graph_that_nobody_tried_is_tried_with_its_longest_input(tiny_models: TinyModels, tmp_path: Path) -> None:
     untried = altered(tiny_models.reader, tmp_path / "reader", parity=None, max_tokens=128)
-    assert Reader(untried, n_threads=1).read("bees", ["the lighthouse " * 99]).answers
+    assert Reader(untried, Runtime(1)).read("bees", ["the lighthouse " * 99]).answers
     longer = altered(tiny_models.reader, tmp_path / "reader", parity=None, max_tokens=129)
     with pytest.raises(ModelFolderError, match=r"model\.onnx does not take 129 tokens, the max_tokens of its settings"):
-        Reader(longer, n_threads=1)
+        Reader(longer, Runtime(1))
 
 
 def test_a_tokenizer_that_is_none_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
@@ -170,7 +242,7 @@ def test_a_tokenizer_that_is_none_is_refused(tiny_models: TinyModels, tmp_path: 
     for text, reason in (("{}", "Model missing"), ("", "EOF"), (content.replace("[SEP]", "[NIL]"), r"\[SEP\], </s>")):
         (target / "tokenizer.json").write_text(text)
         with pytest.raises(ModelFolderError, match=rf"tokenizer\.json is no tokenizer that can be used: .*{reason}"):
-            Reader(altered(tiny_models.reader, target), n_threads=1)
+            Reader(altered(tiny_models.reader, target), Runtime(1))
 
 
 def test_at_least_one_cpu_is_available() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from models.folder import ModelFolder, open_model_folder
 from models.reader import Reader
+from models.session import Runtime
 from service.cli import run
 from service.commands.calibrate import _writable
 from service.commands.faults import CommandError
@@ -59,7 +60,7 @@ def question(number: int, passage: str, *answers: tuple[int, str]) -> dict[str, 
 
 def planted(reader_folder: Path, path: Path, n: int = 60) -> tuple[Path, float]:
     """Write questions that the reader answers rightly where its margin is in the upper half, and that middle margin."""
-    reader = Reader(open_model_folder(str(reader_folder), "reader"), n_threads=1)
+    reader = Reader(open_model_folder(str(reader_folder), "reader"), Runtime(1))
     records = [question(number, passage) for number, passage in enumerate(passages(n))]
     best = [reader.read(each["question"], [each["context"]]).answers[0] for each in records]
     margins = sorted(each.null_margin for each in best)

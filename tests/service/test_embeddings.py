@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from indexer.documents import Document
 from models.dual_encoder import DualEncoder
 from models.folder import open_model_folder, write_settings
+from models.session import Runtime
 from service.settings import Settings
 
 from .conftest import build_index, started
@@ -35,7 +36,7 @@ def vectors(body: dict[str, Any]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def encoder(settings: Settings) -> DualEncoder:
-    return DualEncoder(open_model_folder(settings.dual_encoder, "dual-encoder"), n_threads=1)
+    return DualEncoder(open_model_folder(settings.dual_encoder, "dual-encoder"), Runtime())
 
 
 @pytest.fixture(scope="module")

@@ -401,7 +401,11 @@ def test_before_and_after_it_is_ready_the_service_says_503_and_is_alive(settings
         problem_of(response, 503, "not-ready")
         assert response.headers["retry-after"] == "2"
     for client in started(settings):
-        assert client.get("/readyz").json() == {"status": "ready"}
+        ready = client.get("/readyz").json()
+        assert ready["status"] == "ready"
+        assert set(ready["engines"]) == {"dual_encoder", "cross_encoder", "reader"}
+        reader = f'tercet_engine_info{{engine="{ready["engines"]["reader"]}",model="reader"}} 1.0'
+        assert reader in client.get("/metrics").text
         application = client.app
         assert isinstance(application, FastAPI)
         begin_draining(application)

@@ -23,6 +23,7 @@ from tercet_client.responses import (
     Health,
     Index,
     Job,
+    Readiness,
     SearchBatchResponse,
     SearchResponse,
 )
@@ -118,7 +119,7 @@ class AsyncClient:
         """As `Client.health`."""
         return await self._run(calls.health(), timeout)
 
-    async def ready(self, *, timeout: float | None = None) -> Health:
+    async def ready(self, *, timeout: float | None = None) -> Readiness:
         """As `Client.ready`."""
         return await self._run(calls.ready(), timeout)
 

@@ -16,6 +16,7 @@ from tercet_client.responses import (
     Indexes,
     Job,
     JobList,
+    Readiness,
     SearchBatchResponse,
     SearchResponse,
 )
@@ -96,9 +97,9 @@ def health() -> Call[Health]:
     return Call("GET", "/healthz", Health, repeat="never")
 
 
-def ready() -> Call[Health]:
+def ready() -> Call[Readiness]:
     """Ask whether requests are served."""
-    return Call("GET", "/readyz", Health, repeat="never")
+    return Call("GET", "/readyz", Readiness, repeat="never")
 
 
 def submit_job(source: str, options: JobOptions) -> Call[Job]:

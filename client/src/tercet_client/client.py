@@ -23,6 +23,7 @@ from tercet_client.responses import (
     Health,
     Index,
     Job,
+    Readiness,
     SearchBatchResponse,
     SearchResponse,
 )
@@ -122,7 +123,7 @@ class Client:
         """Return that the process is alive; asked once, without another try."""
         return self._run(calls.health(), timeout)
 
-    def ready(self, *, timeout: float | None = None) -> Health:
+    def ready(self, *, timeout: float | None = None) -> Readiness:
         """Return that requests are served, or raise NotReady; asked once, without another try."""
         return self._run(calls.ready(), timeout)
 

@@ -246,9 +246,17 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a probe says."""
+    """What the probe of life says."""
 
-    status: Literal["alive", "ready"]
+    status: Literal["alive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What the probe of readiness says; engines are what runs each model, such as "openvino in bf16"."""
+
+    status: Literal["ready"]
+    engines: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

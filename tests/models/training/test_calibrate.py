@@ -11,6 +11,7 @@ from models.calibration import sigmoid
 from models.errors import DataError
 from models.folder import open_model_folder
 from models.reader import Reader
+from models.session import Runtime
 from models.training.beir import read_beir
 from models.training.calibrate import ReadQuestions, fit_answer, read_all
 from models.training.collection import write_collection
@@ -43,7 +44,7 @@ def made_read(n: int, *, n_answerable: int) -> ReadQuestions:
 
 
 def test_a_question_is_read_as_the_reader_reads_it(tiny_models: TinyModels) -> None:
-    reader = Reader(open_model_folder(str(tiny_models.reader), "reader"), n_threads=1)
+    reader = Reader(open_model_folder(str(tiny_models.reader), "reader"), Runtime(1))
     done: list[int] = []
     found = read_all(reader, QUESTIONS * 30, done.append)
     assert done == [64, 90]

@@ -16,6 +16,7 @@ import torch
 from models.dual_encoder import DualEncoder
 from models.errors import TrainingError
 from models.folder import Kind, open_model_folder
+from models.session import Runtime
 from models.training.data import LabelledQuestion
 from models.training.digests import digest
 from models.training.groups import Group
@@ -107,7 +108,7 @@ def test_a_run_with_other_labels_dev_start_or_checks_is_refused(finished: Path, 
 def test_a_reranker_of_another_retrieval_weight_is_another_run(
     tiny_models: TinyModels, tiny_checkpoint: Callable[[Kind], Path], tmp_path: Path
 ) -> None:
-    miner = Miner(DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), n_threads=1))
+    miner = Miner(DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), Runtime(1)))
     groups = [Group(f"where is {town}", f"the {town}", ("the lamp", "the map")) for town in ("lima", "porto")]
     init = str(tiny_checkpoint("cross-encoder"))
     for weight in (15.0, 0.0):

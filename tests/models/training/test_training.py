@@ -17,6 +17,7 @@ from models.dual_encoder import DualEncoder
 from models.errors import DataError, TrainingError
 from models.export import export
 from models.folder import Kind, open_model_folder
+from models.session import Runtime
 from models.tokenization import Lengths, Tokenizer
 from models.training.batches import outputs_of, pad, token_budget_batches
 from models.training.beir import read_beir
@@ -90,7 +91,7 @@ def tiny_reader_task(tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]) ->
 
 @pytest.fixture
 def tiny_miner(tiny_models: TinyModels) -> Miner:
-    return Miner(DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), n_threads=1))
+    return Miner(DualEncoder(open_model_folder(str(tiny_models.dual_encoder), "dual-encoder"), Runtime(1)))
 
 
 GROUPS = [
