@@ -16,10 +16,11 @@ Slice: TypeAlias = tuple[int, int]
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_MARKDOWN_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*[ \t]*\r?\n?")
+_MARKDOWN_HEADING = re.compile(r"(#{1,6})[ \t]+(\S[^\n]*)\n?")
 _UNDERLINE = re.compile(r"([=\-~^*#\"'`+])\1{2,}[ \t]*\r?\n?")
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
-_SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？｡]+[」』”’）]*)\s*")
+# Tried once for each run of signs and without going back: dotted lines of a table of contents would take hours.
+_SENTENCE_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡]++[」』”’）]*+)\s*+")
 _CODE_LINE = re.compile(r"(?:\t| {3,}|>>> |\.\.\. )", re.MULTILINE)
 
 
@@ -111,7 +112,7 @@ def _headings(text: str) -> Iterator[_Heading]:
         elif opened:
             fence = opened[1]
         elif match := _MARKDOWN_HEADING.fullmatch(content):
-            yield _Heading(line.start(), len(match[1]), _title(match[2]), line.end())
+            yield _Heading(line.start(), len(match[1]), _title(_unclosed(match[2])), line.end())
         elif previous and (match := _UNDERLINE.fullmatch(content)) and _is_underlined(previous[0], content):
             signs += [match[1]] if match[1] not in signs else []
             yield _Heading(previous.start(), 1 + signs.index(match[1]), _title(previous[0]), line.end())
@@ -128,9 +129,14 @@ def _is_underlined(line: str, underline: str) -> bool:
     )
 
 
+def _unclosed(title: str) -> str:
+    """Return a title without the `##` that may close it, at least its first character."""
+    return title.removesuffix("\r").rstrip(" \t").rstrip("#").rstrip(" \t") or title[0]
+
+
 def _title(line: str) -> str:
     """Return a heading without the marks that Markdown and pydoc put around words."""
-    return re.sub(r"[*`\"]|\{#[^}]*\}", "", line).strip()
+    return re.sub(r"[*`\"]|\{#[^{}]*\}", "", line).strip()
 
 
 def first_heading(text: str) -> str:

@@ -40,3 +40,36 @@ def test_the_first_heading_is_without_marks() -> None:
 )
 def test_prose_is_divided_at_sentences_and_code_at_lines(text: str, parts: list[str]) -> None:
     assert [text[start:end] for start, end in sentences(text, (0, len(text)))] == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# fog" + " " * 20_000 + "harbour",
+        "# fog" + "#" * 200_000 + "harbour",
+        "# " + "{#" * 500_000,
+        "." * 500_000,
+        "Contents " + "." * 500_000 + "7",
+    ],
+    ids=["blanks", "signs", "attributes", "dots", "leader"],
+)
+def test_no_line_takes_more_than_its_length_in_time(text: str) -> None:
+    """With time that grows as its square, or its cube, each of these would take from minutes to hours."""
+    for section in sections(text):
+        list(sentences(text, section.slice))
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# fog ##", "fog"),
+        ("# fog ## ", "fog"),
+        ("# fog ##\r\n", "fog"),
+        ("# fog # x", "fog # x"),
+        ("# ##", "#"),
+        ("# C# #", "C#"),
+        ("# a {#b} {#c", "a  {#c"),
+    ],
+)
+def test_a_heading_may_be_closed_by_its_sign(line: str, title: str) -> None:
+    assert first_heading(line) == title
