@@ -40,7 +40,7 @@ def best_spans(
         n_best: how many spans to return at most; at least 1.
 
     Returns:
-        Fewer than n_best spans, or none, when the window holds fewer. Spans whose logit is not a number are left out.
+        Fewer than n_best spans, or none, when the window holds fewer. Spans whose logit is not finite are left out.
 
     Raises:
         ValueError: the two arrays differ in shape.
@@ -52,7 +52,7 @@ def best_spans(
     padding = np.full(max_answer_tokens - 1, -np.inf, np.float32)
     ends_ahead = np.lib.stride_tricks.sliding_window_view(np.concatenate([end_logits, padding]), max_answer_tokens)
     logits = (start_logits[:, None] + ends_ahead).ravel()  # row-major: earlier start first, then earlier end
-    logits = np.where(np.isnan(logits), -np.inf, logits)
+    logits = np.where(np.isfinite(logits), logits, -np.inf)
     order = _top(logits, n_best)
     return [
         TokenSpan(int(i // max_answer_tokens), int(i // max_answer_tokens + i % max_answer_tokens), float(logits[i]))

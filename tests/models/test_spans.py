@@ -50,6 +50,11 @@ def test_extreme_and_undefined_logits_never_become_an_answer() -> None:
     assert [(span.start, span.end) for span in spans] == [(1, 2), (2, 2)]
 
 
+def test_an_infinite_logit_takes_no_place_from_a_finite_one() -> None:
+    start, end = np.array([np.inf, 0], np.float32), np.array([np.inf, 2], np.float32)
+    assert best_spans(start, end, max_answer_tokens=2, n_best=1) == [TokenSpan(1, 1, 2.0)]
+
+
 def test_no_tokens_give_no_spans_and_shapes_must_agree() -> None:
     empty = np.zeros(0, np.float32)
     assert best_spans(empty, empty, max_answer_tokens=3, n_best=5) == []
