@@ -8,6 +8,13 @@ ModelError
 └── ExportError        a checkpoint cannot be used, or the model exported from it does not give what it gives
 """
 
+_MOST_SHOWN = 100
+
+
+def shown(text: str) -> str:
+    """Return a text from outside as an error may hold it: cut, and in quotes with escapes if it would steer a terminal."""
+    return text if text.isprintable() and len(text) <= _MOST_SHOWN else repr(text[:_MOST_SHOWN])
+
 
 class ModelError(Exception):
     """Any failure of this layer that is the caller's or the world's fault."""

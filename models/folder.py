@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from models.errors import ModelFolderError
+from models.errors import ModelFolderError, shown
 from models.tokenization import SPECIAL_TOKENS
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -158,6 +158,8 @@ def open_model_folder(name_or_path: str, kind: Kind | None) -> ModelFolder:
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
         if name not in settings.files:
             raise ModelFolderError(f"{path / SETTINGS_FILE} lists no sha256 for {name}")
+    for name in settings.files.keys() - {WEIGHTS_FILE, TOKENIZER_FILE}:
+        raise ModelFolderError(f"{path / SETTINGS_FILE} lists {shown(name)}, which is no file of a model")
     for name, expected in settings.files.items():
         _verify(path / name, expected)
     return ModelFolder(path, settings)
@@ -206,7 +208,8 @@ def _read_settings(path: Path) -> ModelSettings:
         json.dumps(content, ensure_ascii=False).encode()  # fails for lone surrogates, which nothing could show
         version = content.get("format_version") if isinstance(content, dict) else None
         if version != FORMAT_VERSION:
-            raise ModelFolderError(f"{path} has format version {version}; this Tercet reads version {FORMAT_VERSION}")
+            found = f"format version {shown(str(version))}"
+            raise ModelFolderError(f"{path} has {found}; this Tercet reads version {FORMAT_VERSION}")
         return ModelSettings.model_validate(content)
     except (OSError, ValueError, RecursionError) as error:
         reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
@@ -216,7 +219,8 @@ def _read_settings(path: Path) -> ModelSettings:
 def _contradiction(settings: ModelSettings) -> str | None:
     """Return what in the settings does not fit together, None where all does."""
     if settings.outputs != OUTPUTS[settings.kind]:
-        return f"a {settings.kind} gives {', '.join(OUTPUTS[settings.kind])}, not {', '.join(settings.outputs)}"
+        wanted, found = (", ".join(each) for each in (OUTPUTS[settings.kind], settings.outputs))
+        return f"a {settings.kind} gives {wanted}, not {shown(found)}"
     room = settings.max_tokens - settings.max_query_tokens - SPECIAL_TOKENS
     if settings.kind != "dual-encoder" and settings.overlap_tokens >= room:
         beside = f"a query of {settings.max_query_tokens} tokens and an overlap of {settings.overlap_tokens}"
@@ -227,9 +231,10 @@ def _contradiction(settings: ModelSettings) -> str | None:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Return the first fault of a file's content as `field.field: what is wrong`, quoting nothing of it."""
+    """Return the first fault of a file's content as `field.field: what is wrong`, quoting no value of it."""
     fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+    place = ".".join(shown(str(part)) for part in fault["loc"])
+    return f"{place}: {fault['msg']}" if place else fault["msg"]
 
 
 def _verify(path: Path, expected: str) -> None:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from models.folder import first_fault
 from service.extras import StartupError
 from service.keys import ApiKey
 
@@ -59,7 +60,7 @@ class KeyFile:
             raise KeyFileError(f"The file of API keys {self.path} cannot be read: {error.strerror}.") from error
         except ValidationError as error:
             raise KeyFileError(
-                f"The file of API keys {self.path} is damaged ({_first(error)}): "
+                f"The file of API keys {self.path} is damaged ({first_fault(error)}): "
                 "put a copy of it back, or remove it and create the keys anew."
             ) from None  # whose message would quote the file
 
@@ -106,10 +107,3 @@ class KeyFile:
         if os.geteuid() == 0:
             owner = self.path.parent.stat()
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
-
-
-def _first(error: ValidationError) -> str:
-    """Return the first fault, without the value."""
-    fault = error.errors(include_input=False, include_url=False)[0]
-    place = ".".join(map(str, fault["loc"]))
-    return f"{place}: {fault['msg']}" if place else fault["msg"]

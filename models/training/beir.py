@@ -52,7 +52,7 @@ def read_judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
             raise DataError(f"{path}, line {number}: not query id, document id and grade") from error
         before = judgements.setdefault(query_id, {}).setdefault(document_id, grade)
         if before != grade:
-            pair = f"{document_id!r} for {query_id!r}"
+            pair = f"{document_id[:100]!r} for {query_id[:100]!r}"
             raise DataError(f"{path}, line {number}: judges {pair} with {grade}, an earlier line with {before}")
     return judgements
 

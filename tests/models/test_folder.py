@@ -65,6 +65,12 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         ({"max_query_tokens": 60, "overlap_tokens": 0}, "leaves no room beside a query of 60 tokens"),
         ({"max_tokens": 4000}, "max_tokens is 4000, but its graph was tried with 64"),
         ({"outputs": ["a", "b"]}, "a reader gives start_logits, end_logits, not a, b"),
+        ({"a\n\x1b[2J": 1}, r"'a\\n\\x1b\[2J': Extra inputs"),
+        ({"format_version": "\n" * 9_000}, r"format version '(\\n){100}'; this"),
+        (
+            {"files": {"model.onnx": "", "tokenizer.json": "", "a" * 300: ""}},
+            "lists 'a{100}', which is no file of a model",
+        ),
     ],
 )
 def test_bad_settings_are_refused_by_name(folder: Path, fields: dict[str, object], message: str) -> None:
