@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from service.extras import StartupError
 from service.problems import NoSpace
@@ -52,9 +52,9 @@ class Job(BaseModel):
     file_name: str | None = Field(description="Name of the file that was sent; null for a source.")
     on_error: OnError
     update: bool = Field(default=False, description="Whether the documents that are there stay, or give way.")
-    created_at: datetime
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
     progress: JobProgress | None = Field(default=None, description="The last that the build told, since the start.")
     result: dict[str, object] | None = Field(
         default=None, description="What `tercet index --json` prints; null unless the job has succeeded."
@@ -168,7 +168,10 @@ def space_needed() -> Iterator[None]:
 
 def _read(path: Path) -> Job | None:
     try:
-        return Job.model_validate_json(path.read_bytes())
+        job = Job.model_validate_json(path.read_bytes())
     except (ValidationError, OSError):
-        _LOGGER.warning("a job's file cannot be read", extra={"job_id": path.stem})
+        job = None
+    if job is None or job.job_id != path.stem:
+        _LOGGER.warning("a job's file cannot be read, or is another job's", extra={"job_id": path.stem})
         return None
+    return job

@@ -1,5 +1,6 @@
 """Jobs on the disk: whole or not at all, one owner, nothing left over."""
 
+import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,13 @@ def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path) -> No
     JobStore(tmp_path / ".jobs").close()
 
 
-@pytest.mark.parametrize("content", [b"", b'{"job_id": "x"', b"[]", b"\xff"])
+_NAIVE = queued("b").model_dump(mode="json") | {"created_at": "2026-01-01T00:00:00"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"job_id": "x"', b"[]", b"\xff", json.dumps(_NAIVE).encode(), queued("x/y").model_dump_json().encode()],
+)
 def test_a_file_that_is_no_job_is_left_aside(tmp_path: Path, content: bytes) -> None:
     store = JobStore(tmp_path / ".jobs")
     store.save(queued("a"))
