@@ -28,6 +28,7 @@ _FENCED_OR_STEERING = re.compile(
     r"|^[ \t]*(?:\{%[^\n]*?%\}|\{:[^\n]*?\})[ \t]*$",
     re.DOTALL | re.MULTILINE,
 )
+_MOST_FRONT_MATTER = 64 << 10  # characters; the parser of TOML takes time that grows as their square
 _WEB_ADDRESS = re.compile(r"https?://\S+")
 
 _FIELDS = re.compile(r"\A\s*((?:^:[^:\r\n]+:(?:[ \t][^\n]*)?\r?(?:\n|\Z))+)", re.MULTILINE)
@@ -57,11 +58,12 @@ def read_markdown(source: str) -> Extracted:
     """Return the text of a Markdown file; the title is the front matter's, else the first heading.
 
     Front matter is a YAML mapping between lines of `---`, or TOML between lines of `+++`; its `url` is the document's
-    if it is a whole web address. What is neither, and YAML with aliases, stays in the text.
+    if it is a whole web address. What is neither, is longer than 65,536 characters, or has aliases of YAML stays in the text.
     """
     fields: dict[str, object] = {}
     match = _FRONT_MATTER.match(source)
-    parsed = _mapping(match["fields"], is_toml=match["fence"] == "+++") if match else None
+    is_short = match is not None and len(match["fields"]) <= _MOST_FRONT_MATTER
+    parsed = _mapping(match["fields"], is_toml=match["fence"] == "+++") if match and is_short else None
     if match and parsed is not None:
         fields, source = parsed, source[match.end() :]
     text = _FENCED_OR_STEERING.sub(lambda found: found["fence"] or "", source)
