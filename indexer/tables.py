@@ -73,8 +73,8 @@ def _columns(names: _Row, line: int) -> list[str]:
     """Return the names of the columns; one without a name gets the name of its place, such as `column_1`."""
     if isinstance(names, NoDocumentError):
         raise names
-    named = [name.strip() or f"column_{number}" for number, name in enumerate(names, 1)]
     try:
+        named = [name.strip() or f"column_{number}" for number, name in enumerate(_checked(names, len(names)), 1)]
         require_columns(named)
     except NoDocumentError as error:
         raise NoDocumentError(error.kind, str(error), line=line) from error
