@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from indexer.documents import MetadataValue
 from indexer.errors import FilterError
 from indexer.filters import MAX_DEPTH, And, Equal, Exists, Filter, In, Not, Or, Range, require_small
+from models.errors import shown
 
 _Kind: TypeAlias = Literal["text", "number", "word", "mark", "end"]
 
@@ -110,7 +111,7 @@ class _Parser:
         return found
 
     def _unexpected(self, token: _Token, wanted: str) -> FilterError:
-        there = f'not "{token.text}"' if token.text else "but the filter ends"
+        there = f'not "{shown(token.text)}"' if token.text else "but the filter ends"
         return _fault(token.start, f"{wanted} is expected, {there}")
 
     def expect_end(self) -> None:
