@@ -58,7 +58,8 @@ def read_markdown(source: str) -> Extracted:
     """Return the text of a Markdown file; the title is the front matter's, else the first heading.
 
     Front matter is a YAML mapping between lines of `---`, or TOML between lines of `+++`; its `url` is the document's
-    if it is a whole web address. What is neither, is longer than 65,536 characters, or has aliases of YAML stays in the text.
+    if it is a whole web address. What is neither, or longer than 65,536 characters, or YAML with aliases, stays in the
+    text.
     """
     fields: dict[str, object] = {}
     match = _FRONT_MATTER.match(source)

@@ -12,7 +12,7 @@ _MOST_SHOWN = 100
 
 
 def shown(text: str) -> str:
-    """Return a text from outside as an error may hold it: cut, and in quotes with escapes if it would steer a terminal."""
+    """Return a text from outside as an error may hold it: if it is long or would steer a terminal, cut and escaped."""
     return text if text.isprintable() and len(text) <= _MOST_SHOWN else repr(text[:_MOST_SHOWN])
 
 
