@@ -171,12 +171,17 @@ class _Cutter:
             yield current
 
     def _overlap(self, previous: Sequence[_Unit], following: _Unit, room: int) -> list[_Unit]:
-        """Return the last units of a passage that the next one repeats; the next unit must fit beside them."""
+        """Return the last units of a passage that the next one repeats; the next unit must fit beside them.
+
+        They take no greater share of a passage's characters than of its tokens, as there are units without tokens.
+        """
+        settings = self._settings
+        first_start = previous[-1].end - settings.max_characters * settings.overlap_tokens // settings.max_tokens
         kept: list[_Unit] = []
         for unit in reversed(previous[1:]):
             longer = [unit, *kept]
-            is_short = sum(repeated.n_tokens for repeated in longer) <= self._settings.overlap_tokens
-            if not is_short or not self._fits([*longer, following], room):
+            is_short = sum(repeated.n_tokens for repeated in longer) <= settings.overlap_tokens
+            if not is_short or unit.start < first_start or not self._fits([*longer, following], room):
                 break
             kept = longer
         return kept
