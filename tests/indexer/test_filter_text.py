@@ -87,7 +87,7 @@ def test_all_of_the_grammar_in_one_filter_is_read() -> None:
         ("and = 1", 1, 'the name of a field is expected, not "and"'),
         ("a = 'b", 5, "a quote that nothing closes"),
         ("a ~ 1", 3, "a character that means nothing"),
-        ('a "\x1b[2J"', 3, "=, !=, <, <=, >, >= or in is expected, not \"'\"\\x1b[2J\"'\""),
+        ('a "\x1b[2J"', 3, '=, !=, <, <=, >, >= or in is expected, not "\'"\\x1b[2J"\'"'),
         ("a = 1x", 5, "a character that means nothing"),
         ("a = 1e999", 5, "a number that is too large"),
         ("a = " + "9" * 500, 5, "a number that is too large"),
