@@ -83,6 +83,7 @@ class Tokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
+            self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is five characters, and ends no query
             self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
             self._n_middle = self._separators_between()
         except Exception as error:  # tokenizers raises nothing more precise

@@ -74,6 +74,11 @@ def test_offsets_count_code_points_past_emoji() -> None:
     assert spans["Tuesday"] == (37, 44)
 
 
+def test_a_text_that_names_a_special_token_does_not_hold_one() -> None:
+    ids = TOKENIZER.encode("a [SEP] b [CLS]").ids
+    assert not {TOKENIZER.cls_id, TOKENIZER.sep_id} & set(ids.tolist())
+
+
 def test_lone_surrogates_are_read_and_leave_offsets_alone() -> None:
     encoded = TOKENIZER.encode("a \ud800 b")
     assert encoded.offsets[-1].tolist() == [4, 5]
