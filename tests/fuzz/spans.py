@@ -21,7 +21,7 @@ Logits = NDArray[np.float32]
 
 _FEW = st.integers(-3, 3).map(float)  # so that spans tie
 _LOGITS = st.one_of(_FEW, st.floats(width=32))
-_PAIRS = st.one_of(st.lists(st.tuples(each, each), max_size=14) for each in (_FEW, _LOGITS))
+_PAIRS = st.one_of([st.lists(st.tuples(each, each), max_size=14) for each in (_FEW, _LOGITS)])
 
 
 def brute_force(start: Logits, end: Logits, limit: int) -> list[TokenSpan]:

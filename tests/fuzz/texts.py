@@ -64,6 +64,7 @@ _WORDS = [text.encode("utf-8", "surrogatepass") for text in (*TRICKY, *_MARKUP)]
 _PAGE_WORDS = [text.encode() for text in _HTML]
 _SEEDS = (
     "# Fog\n\nfog over harbour. İstanbul 🚀🚀 e\u0301.\n\n## More ##\n\n```\nx = 1\n```\n".encode(),
+    b"a [SEP] b [CLS] [PAD] [MASK]",
     "---\ntitle: fog\n---\nFerry\n=====\n\n:ref:`a <b>` .. [1]\r\n\r\n漢字。かな。".encode(),
 )
 _WORD_CUT_IN_TWO = b"0 000 0 0  F0\n" + b"0" * 100 + b"Ferry;;;;\n;"  # "ferry" is one token, the end of "0ferry" five
@@ -143,7 +144,8 @@ def check_sections(text: str) -> None:
 
 def check_words(text: str) -> None:
     """A word's place is its slice, which alone gives the same terms; matches are slices apart from each other."""
-    analyzer, terms, end = Analyzer.of("english"), set(), 0
+    terms: set[str] = set()
+    analyzer, end = Analyzer.of("english"), 0
     for word in analyzer.occurrences(text):
         assert end <= word.start + 1, "only pairs of unspaced characters overlap, by one"
         assert word.start < word.end <= len(text)
