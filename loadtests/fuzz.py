@@ -98,7 +98,7 @@ def runner_of(target: Any) -> Any:
     def holds(value: object) -> None:
         target.check(value)
 
-    return holds.hypothesis.fuzz_one_input  # type: ignore[attr-defined]  # hypothesis adds it
+    return holds.hypothesis.fuzz_one_input
 
 
 def _options(target: Any, seconds: int, folder: Path) -> list[str]:
