@@ -110,6 +110,8 @@ def _two_in_the_middle() -> Tokenizer:
 class _Unused:
     """A session that nothing runs: the logits come from elsewhere."""
 
+    engine = "none"
+
     def run(self, inputs: object) -> list[tuple[Logits, ...]]:
         raise AssertionError(inputs)
 
@@ -120,7 +122,7 @@ def _reader() -> Reader:
     folder = open_model_folder(BUNDLED_READER, "reader")
     settings = folder.settings.model_copy(update={"max_tokens": 16, "max_query_tokens": 4, "overlap_tokens": 3})
     session: Session = _Unused()
-    return Reader(ModelFolder(folder.path, settings), n_threads=1, session=session)
+    return Reader(ModelFolder(folder.path, settings), session)
 
 
 def check_answers(value: tuple[str, list[float], int]) -> None:
