@@ -34,8 +34,8 @@ async def rerank(
 ) -> tuple[Reranked, int]:
     """Return the reranked candidates by relevance, and how many of the query's tokens were cut.
 
-    Candidates are read in fused order until RERANK_SHARE is over of the request's time, less what the reader needs;
-    those that were not read by then keep their fused order below the others. What was left out is added to `skipped`.
+    Candidates are read in fused order until `rerank_until`; those that were not read by then keep their fused order
+    below the others. What was left out is added to `skipped`.
     """
     rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
     if not rows.size:
@@ -45,7 +45,7 @@ async def rerank(
     if not are_stored:
         skipped.append("stored_tokens:other_tokenizer")
         engine.metrics.retokenized_passages.inc(rows.size)
-    until = deadline.earlier(reading_seconds(engine, task.n_tokens_to_read)).share(RERANK_SHARE)
+    until = rerank_until(engine, deadline, n_tokens_to_read=task.n_tokens_to_read)
     logits = np.array(await engine.reranking.submit_until(inputs, until), np.float32)
     if logits.size < rows.size:
         skipped.append("rerank:deadline")
@@ -61,6 +61,11 @@ async def rerank(
         rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order], not_finite=rows[others]
     )
     return reranked, inputs[0].query_cut
+
+
+def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -> float:
+    """Return when RERANK_SHARE is over of the request's time, less what the reader needs afterwards."""
+    return deadline.earlier(reading_seconds(engine, n_tokens_to_read)).share(RERANK_SHARE)
 
 
 def _pair_inputs(engine: Engine, snapshot: Snapshot, query: str, rows: Rows) -> tuple[list[ModelInput], bool]:

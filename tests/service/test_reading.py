@@ -15,7 +15,9 @@ from service.costs import reading_tokens
 from service.engine import Models, load_models
 from service.queries import AnswerQuery
 from service.reading import passages_within
+from service.reranking import rerank_until
 from service.settings import Settings
+from service.stages import Deadline
 
 from .conftest import started
 from .test_answer import NEVER, own
@@ -55,17 +57,16 @@ def held_up(queue: MicroBatcher[Any, Any], *, seconds: float) -> None:
 
 
 def test_reranking_leaves_the_reader_its_time(settings: Settings) -> None:
-    """Reading needs a second of four, so reranking ends after 2.4 seconds, not after 3.2."""
-
-    def change(client: TestClient) -> None:
-        measured(client, seconds=1.0)
-        held_up(engine_of(client).reranking, seconds=0.3)
-
-    body, client = hurried(settings, change)
-    assert 0 < body["rerank_k_used"] <= 8
-    assert (body["n_passages_read"], body["skipped"]) == (13, ["rerank:deadline"])
-    assert body["no_answer"]["reason"] == "below_threshold"
-    assert [count(client, "tercet_degraded_total", stage=stage) for stage in ("rerank", "read")] == [1, 0]
+    for client in started(settings):
+        engine = engine_of(client)
+        deadline = Deadline(began=100.0, at=104.0)
+        n_tokens = reading_tokens(engine.models, AnswerQuery(QUERY, read_k=50), engine.snapshot)
+        until = partial(rerank_until, engine, deadline)
+        assert until(n_tokens_to_read=0) == pytest.approx(103.2)  # as in a search
+        assert until(n_tokens_to_read=n_tokens) == pytest.approx(103.2)  # the rate is not known yet
+        for seconds, end in ((1.0, 102.4), (3.0, 100.8), (4.0, 100.0), (8.0, 96.8)):
+            measured(client, seconds=seconds)
+            assert until(n_tokens_to_read=n_tokens) == pytest.approx(end)
 
 
 def test_when_time_is_too_short_for_all_passages_nothing_is_reranked_and_the_best_are_read(settings: Settings) -> None:
