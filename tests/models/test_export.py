@@ -66,7 +66,8 @@ def test_fp32_equals_torch_and_int8_stays_near_it(tiny_checkpoint: Checkpoints, 
     assert parity.rank_agreement > 0.8
     assert (int8.path / "model.onnx").stat().st_size < (fp32.path / "model.onnx").stat().st_size
     samples = sample_inputs(fp32.path / "tokenizer.json", fp32.settings)
-    logits = [CrossEncoder(open_model_folder(str(each.path), "cross-encoder"), Runtime(1)) for each in (fp32, int8)]
+    runtime = Runtime(engine="onnxruntime")
+    logits = [CrossEncoder(open_model_folder(str(each.path), "cross-encoder"), runtime) for each in (fp32, int8)]
     one, other = (model.logits(samples) for model in logits)
     assert np.abs(one - other).max() == pytest.approx(parity.int8_max_difference)
 
