@@ -256,7 +256,7 @@ class Readiness:
     """What the probe of readiness says; engines are what runs each model, such as "openvino in bf16"."""
 
     status: Literal["ready"]
-    engines: dict[str, str]
+    engines: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
