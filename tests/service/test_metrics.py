@@ -30,6 +30,7 @@ def full() -> Metrics:
     metrics.watch_index(index="default", snapshot="one", n_passages=7)
     metrics.watch_queues(dict.fromkeys(MODELS, Waiting()))
     metrics.watch_keys(["web"])
+    metrics.watch_engines({"reader": "openvino in bf16"})
     return metrics
 
 
