@@ -1,5 +1,6 @@
 """Read a JSON body strictly: its media type, its length and its syntax, before any model of it is looked at."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any
@@ -9,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from service.problems import BodyTooLarge, ClientLeft, MalformedBody, UnsupportedMediaType
+from service.problems import BodyTooLarge, ClientLeft, MalformedBody, RequestTooSlow, UnsupportedMediaType
 
 
 class StrictRequest(Request):
@@ -34,7 +35,9 @@ class StrictJsonRoute(APIRoute):
         async def read_strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             require_json(strict)
-            strict.parsed = parse(await read_body(strict, request.app.state.settings.max_body_bytes))
+            settings = request.app.state.settings
+            body = await read_body(strict, settings.max_body_bytes, seconds=settings.request_timeout_seconds)
+            strict.parsed = parse(body)
             return await handle(strict)
 
         return read_strictly
@@ -56,11 +59,12 @@ def require_json(request: Request) -> None:
         raise UnsupportedMediaType("A compressed body is not read.")
 
 
-async def read_body(request: Request, max_body_bytes: int) -> bytes:
+async def read_body(request: Request, max_body_bytes: int, *, seconds: float) -> bytes:
     """Return the whole body, which stays readable as `request.body()`.
 
     Raises:
         BodyTooLarge: it is longer; no more than the limit was kept in memory.
+        RequestTooSlow: it takes longer than so many seconds to come.
         ClientLeft: the connection was closed before the body's end.
     """
     announced = request.headers.get("content-length", "")
@@ -69,13 +73,16 @@ async def read_body(request: Request, max_body_bytes: int) -> bytes:
     chunks: list[bytes] = []
     n_bytes = 0
     try:
-        async for chunk in request.stream():
-            n_bytes += len(chunk)
-            if n_bytes > max_body_bytes:
-                raise too_large(max_body_bytes)
-            chunks.append(chunk)
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                n_bytes += len(chunk)
+                if n_bytes > max_body_bytes:
+                    raise too_large(max_body_bytes)
+                chunks.append(chunk)
     except ClientDisconnect:
         raise ClientLeft from None
+    except TimeoutError:
+        raise RequestTooSlow(f"Its body did not come within {seconds:g} seconds.") from None
     body = b"".join(chunks)
     request._body = body
     return body

@@ -167,6 +167,7 @@ GET_PROBLEMS = documented(
 )
 BODY_KINDS = (
     problems.MalformedBody,
+    problems.RequestTooSlow,
     problems.BodyTooLarge,
     problems.UnsupportedMediaType,
     problems.InvalidRequest,

@@ -4,6 +4,7 @@ How they leave is in service/problem_handlers.py.
 
     Problem
     ├── MalformedBody          400
+    ├── MalformedRequest       400
     ├── KeyMissing             401
     ├── KeyRefused             401
     ├── ForeignPage            403
@@ -14,6 +15,7 @@ How they leave is in service/problem_handlers.py.
     ├── UnknownIndex           404
     ├── UnknownJob             404
     ├── MethodNotAllowed       405
+    ├── RequestTooSlow         408
     ├── JobOver                409
     ├── BodyTooLarge           413
     ├── InputTooLong           413
@@ -23,6 +25,7 @@ How they leave is in service/problem_handlers.py.
     ├── Overloaded             429
     │   ├── KeyAtLimit         429
     │   └── TooManyJobs        429
+    ├── HeadersTooLarge        431
     ├── ClientLeft             499
     ├── InternalError          500
     ├── NotReady               503
@@ -76,6 +79,12 @@ class MalformedBody(Problem):
     """The body is not JSON: bad syntax, NaN, lone surrogates, wrong encoding, too deep."""
 
     type, title, status = "/problems/malformed-body", "The request body is not valid JSON", 400
+
+
+class MalformedRequest(Problem):
+    """What came is not HTTP/1.1."""
+
+    type, title, status = "/problems/malformed-request", "This is no HTTP request", 400
 
 
 class KeyMissing(Problem):
@@ -147,6 +156,15 @@ class UnknownJob(Problem):
     """No job has this id, or it was over long ago."""
 
     type, title, status = "/problems/unknown-job", "There is no such job", 404
+
+
+class RequestTooSlow(Problem):
+    """Its headers or its body took too long to come."""
+
+    type, title, status = "/problems/request-too-slow", "The request came too slowly", 408
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Connection": "close"})  # the rest of it is not read
 
 
 class JobOver(Problem):
@@ -227,6 +245,12 @@ class TooManyJobs(Overloaded):
     """TERCET_JOBS_WAITING jobs wait already."""
 
     type, title, status = "/problems/too-many-jobs", "Too many jobs are waiting", 429
+
+
+class HeadersTooLarge(Problem):
+    """The request line and the headers together are longer than a request may have them."""
+
+    type, title, status = "/problems/headers-too-large", "The request's headers are too large", 431
 
 
 class ClientLeft(Problem):

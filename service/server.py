@@ -14,6 +14,7 @@ from indexer.errors import IndexerError
 from models.errors import ModelError
 from service.app import Outcome, begin_draining, create_app
 from service.commands.faults import explanation
+from service.connections import BoundedProtocol
 from service.extras import StartupError, check_extras
 from service.settings import Settings
 from service.sites import resolved
@@ -70,17 +71,23 @@ def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> 
     app = create_app(settings, outcome)
     listening = bind(settings.host, settings.port)
     address = _address(settings.host, listening.getsockname()[1])
-    config = uvicorn.Config(
+    server = DrainingServer(http_config(app, settings), app=app, drain_seconds=settings.drain_seconds)
+    _LOGGER.info("listening", extra={"address": address, "needs_key": app.state.access.is_required})
+    server.run(sockets=[listening])
+    _raise_failure(outcome)
+
+
+def http_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """Return how an application that `create_app` made speaks HTTP; it speaks no other protocol."""
+    return uvicorn.Config(
         app,
+        http=BoundedProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
     )
-    server = DrainingServer(config, app=app, drain_seconds=settings.drain_seconds)
-    _LOGGER.info("listening", extra={"address": address, "needs_key": app.state.access.is_required})
-    server.run(sockets=[listening])
-    _raise_failure(outcome)
 
 
 def _raise_failure(outcome: Outcome) -> None:

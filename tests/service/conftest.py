@@ -21,7 +21,7 @@ from indexer.documents import Document
 from indexer.recipe import IndexModels
 from service.app import Outcome, create_app
 from service.engine import load_models
-from service.server import bind
+from service.server import bind, http_config
 from service.settings import Settings
 from tests.conftest import TinyModels as TinyModels
 
@@ -92,7 +92,7 @@ def serving(settings: Settings) -> Iterator[Served]:
     outcome = Outcome(lambda _: ready.set())
     app = create_app(settings, outcome)
     listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    server = uvicorn.Server(http_config(app, settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

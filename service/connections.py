@@ -1,0 +1,132 @@
+"""One connection of a client, which may neither send headers without end nor take for ever to send them.
+
+uvicorn bounds neither. What is refused here never reaches the application, so it is answered and counted here too.
+"""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+from fastapi import FastAPI
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from service.lingering import LINGER_SECONDS
+from service.problem_handlers import respond
+from service.problems import HeadersTooLarge, MalformedRequest, Problem, RequestTooSlow
+
+_LOGGER = logging.getLogger(__name__)
+
+HEADER_SECONDS = 10.0
+MAX_HEADER_BYTES = 65_536  # of the request line and the headers; a browser's cookies of one site are a tenth of that
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HTTP/1.1; a request for another protocol is answered as if it were none."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._waiting: asyncio.TimerHandle | None = None
+        self._is_in_body = False
+        self._n_header_bytes = 0
+        self._fault: Problem | None = None
+        self._is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, unless headers come without end; what comes after a refusal is thrown away."""
+        if self._is_refused:
+            return
+        if not self._is_in_body:
+            self._await_headers()
+            self._n_header_bytes += len(data)
+        super().data_received(data)
+        if not self._is_in_body and self._n_header_bytes > MAX_HEADER_BYTES and not self._is_refused:
+            self._refuse(_too_large())
+
+    def on_message_begin(self) -> None:
+        """Wait for the headers of another request."""
+        super().on_message_begin()
+        self._await_headers()
+
+    def on_headers_complete(self) -> None:
+        """Begin with the request if its headers are short enough."""
+        self._stop_waiting()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
+            self._fault = _too_large()
+            raise self._fault  # which ends the parsing, in `send_400_response`
+        self._is_in_body, self._n_header_bytes = True, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that what follows is another request."""
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser gave up on."""
+        self._refuse(self._fault if self._fault is not None else MalformedRequest())
+
+    def _unsupported_upgrade_warning(self) -> None:
+        pass  # any client may ask for another protocol, and many do
+
+    def _await_headers(self) -> None:
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(RequestTooSlow(f"Its headers did not come within {HEADER_SECONDS:g} seconds."))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer with a problem, or not at all where a response is under way, and close.
+
+        Not at once: a connection that is closed while bytes are unread is reset, which overtakes the response.
+        """
+        self._stop_waiting()
+        self._is_refused = True
+        request_id = uuid.uuid4().hex
+        facts = {"request_id": request_id, "route": "other", "method": "other", "status": problem.status}
+        _LOGGER.info("request refused", extra=facts)
+        assert isinstance(self.config.app, FastAPI)
+        self.config.app.state.metrics.requests.labels("other", "other", str(problem.status)).inc()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.transport.write(_response(problem, request_id))
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def _too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(f"The limit is {MAX_HEADER_BYTES:,} bytes, the request line included.")
+
+
+def _response(problem: Problem, request_id: str) -> bytes:
+    response = respond(problem, request_id)
+    response.headers.update({"X-Request-ID": request_id, "Connection": "close"})
+    lines = b"".join(b"%s: %s\r\n" % each for each in response.raw_headers)
+    return STATUS_LINE[problem.status] + lines + b"\r\n" + bytes(response.body)

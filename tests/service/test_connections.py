@@ -1,0 +1,120 @@
+"""What a connection may send before there is a request: how much, for how long, and of what protocol."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from service import connections
+from service.connections import MAX_HEADER_BYTES
+from service.settings import Settings
+
+from .conftest import Served, serving
+
+BODY = b'{"query": "who keeps bees"}'
+START = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
+PATIENCE_SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def service(settings: Settings) -> Iterator[Served]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "HEADER_SECONDS", PATIENCE_SECONDS)
+        with serving(settings.model_copy(update={"request_timeout_seconds": 2.0})) as served:
+            yield served
+
+
+@contextmanager
+def connected(service: Served) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=30) as connection:
+        yield connection
+
+
+def problem(connection: socket.socket) -> tuple[int, str, str]:
+    """The status, type and detail of the response that comes before the connection is closed."""
+    received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head.lower()
+    document = json.loads(body)
+    assert b"x-request-id: " + document["request_id"].encode() in head
+    assert head.startswith(b"HTTP/1.1 %d " % document["status"])
+    return document["status"], document["type"], document.get("detail", "")
+
+
+def n_refused(service: Served, status: int) -> float:
+    wanted = f'tercet_requests_total{{method="other",route="other",status="{status}"}}'
+    lines = [line for line in httpx.get(f"{service.url}/metrics").text.splitlines() if line.startswith(wanted)]
+    return sum(float(line.split()[-1]) for line in lines)
+
+
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b""], ids=["whole", "without end"])
+@pytest.mark.parametrize("header", [b"X-Long: ", b"X: 1\r\n" * 4], ids=["one", "many"])
+def test_headers_that_are_too_large_are_refused_whether_or_not_they_end(
+    service: Served, header: bytes, end: bytes
+) -> None:
+    before = n_refused(service, 431)
+    with connected(service) as connection:
+        connection.sendall(START + header * (MAX_HEADER_BYTES // 8) + end)
+        assert problem(connection) == (
+            431,
+            "/problems/headers-too-large",
+            "The limit is 65,536 bytes, the request line included.",
+        )
+    assert n_refused(service, 431) == before + 1
+
+
+def test_headers_just_below_the_limit_are_served(service: Served) -> None:
+    headers = {"X-Long": "a" * (MAX_HEADER_BYTES - 500)}
+    with httpx.Client(base_url=service.url) as client:
+        assert [client.get("/healthz", headers=headers).status_code for _ in range(3)] == [200] * 3
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", START], ids=["nothing", "an empty line", "a part"])
+def test_headers_that_do_not_come_are_not_waited_for(service: Served, sent: bytes) -> None:
+    with connected(service) as connection:
+        connection.sendall(sent)
+        assert problem(connection)[:2] == (408, "/problems/request-too-slow")
+
+
+def test_a_second_request_has_as_long_as_the_first(service: Served) -> None:
+    with connected(service) as connection:
+        connection.sendall(START + LENGTH + BODY)
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        connection.sendall(b"GET")
+        received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert b"HTTP/1.1 408 Request Timeout\r\n" in received
+
+
+def test_a_body_may_take_longer_than_headers_but_not_for_ever(service: Served) -> None:
+    with connected(service) as connection:
+        connection.sendall(START + LENGTH)
+        connection.settimeout(2 * PATIENCE_SECONDS)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        connection.settimeout(30)
+        connection.sendall(BODY)
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
+    with connected(service) as connection:
+        connection.sendall(START + LENGTH + BODY[:5])
+        assert problem(connection) == (408, "/problems/request-too-slow", "Its body did not come within 2 seconds.")
+
+
+@pytest.mark.parametrize("sent", [b"bees\r\n\r\n", b"\x16\x03\x01\x02\x00", START + b"Content-Length: bees\r\n\r\n"])
+def test_what_is_no_http_is_a_problem(service: Served, sent: bytes) -> None:
+    with connected(service) as connection:
+        connection.sendall(sent)
+        assert problem(connection) == (400, "/problems/malformed-request", "")
+
+
+def test_a_wish_for_another_protocol_is_passed_over(service: Served) -> None:
+    headers = {"Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    with httpx.Client(base_url=service.url) as client:
+        for protocol in ("websocket", "h2c"):
+            asked = headers | {"Upgrade": protocol}
+            assert client.get("/healthz", headers=asked).status_code == 200
+            assert client.get("/v1/search", headers=asked).headers["allow"] == "POST"
