@@ -154,10 +154,14 @@ def verify_files(folder: Path, manifest: Manifest, *, with_hashes: bool) -> None
         SnapshotError: a file is missing or altered.
     """
     for name, expected in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise SnapshotError(f"{path} is missing")
-        if path.stat().st_size != expected.n_bytes:
-            raise SnapshotError(f"{path} has {path.stat().st_size} bytes; the manifest says {expected.n_bytes}")
-        if with_hashes and (found := sha256_of(path)) != expected.sha256:
-            raise SnapshotError(f"{path} was altered: sha256 {found[:12]}…, the manifest says {expected.sha256[:12]}…")
+        verify_file(folder / name, expected, with_hash=with_hashes)
+
+
+def verify_file(path: Path, expected: FileRecord, *, with_hash: bool) -> None:
+    """Compare one file with its record, as `verify_files`."""
+    if not path.is_file():
+        raise SnapshotError(f"{path} is missing")
+    if path.stat().st_size != expected.n_bytes:
+        raise SnapshotError(f"{path} has {path.stat().st_size} bytes; the manifest says {expected.n_bytes}")
+    if with_hash and (found := sha256_of(path)) != expected.sha256:
+        raise SnapshotError(f"{path} was altered: sha256 {found[:12]}…, the manifest says {expected.sha256[:12]}…")

@@ -15,6 +15,7 @@ from indexer.documents import Document, with_context
 from indexer.errors import SnapshotError
 from indexer.facets import Facet, count_facet
 from indexer.filters import Filter, Filtered, apply_filter
+from indexer.intact import OpenFiles
 from indexer.layout import ANN_FILE, BM25_FOLDER, DENSE_FILE, METADATA_FOLDER, STORE_FILE, TOKENS_FILE
 from indexer.manifest import Manifest, read_manifest, verify_files
 from indexer.metadata import Metadata
@@ -37,6 +38,7 @@ class Snapshot:
         self.n_documents = manifest.n_documents
         self.n_passages = manifest.n_passages
         self._held = held
+        self._files = OpenFiles(folder, manifest)
         self._dense = DenseIndex.open(folder / DENSE_FILE, folder / ANN_FILE, manifest.dense)
         self._bm25 = Bm25Index(folder / BM25_FOLDER, n_passages=manifest.n_passages)
         self._tokens = TokenFile(folder / TOKENS_FILE)
@@ -173,6 +175,10 @@ class Snapshot:
     def document(self, document_id: str) -> Document | None:
         """Return a document, or None if there is none of that id."""
         return self._store.document(document_id)
+
+    def damage(self) -> str | None:
+        """Return what is wrong with a file that was changed since the snapshot was opened; for one thread at a time."""
+        return self._files.fault()
 
     def close(self) -> None:
         """Let go of the files; no call may be made afterwards, calls under way end well."""

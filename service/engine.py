@@ -20,7 +20,7 @@ from service.admission import Admission, Cost
 from service.batcher import MicroBatcher
 from service.metrics import Metrics
 from service.problems import UnknownIndex
-from service.serving import ServedSnapshot, Watcher
+from service.serving import ServedSnapshot, Watcher, watch_files
 from service.settings import Settings
 from service.stages import Deadline
 
@@ -96,7 +96,7 @@ class Engine:
         self.settings = settings
         self.models = models
         self._served = ServedSnapshot(snapshot)
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self.metrics = metrics if metrics is not None else Metrics()
         budget = settings.batch_tokens_per_thread * model_runtime(settings).n_threads
         self.encoding: MicroBatcher[ModelInput, Vector] = MicroBatcher(
@@ -125,13 +125,15 @@ class Engine:
         self._say_what_is_served()
 
     def watch(self) -> None:
-        """Take over each snapshot of the index that is made current from now on."""
-        self._watching = asyncio.create_task(self._watch())
+        """Take over each snapshot of the index that is made current from now on; tell when files of it are damaged."""
+        seconds = self.settings.snapshot_poll_seconds
+        looking = watch_files(self._served, seconds, self.metrics.snapshot_damaged.set)
+        self._watching = [asyncio.create_task(self._watch()), asyncio.create_task(looking)]
 
     async def stop(self) -> None:
         """Fail whatever waits, let running batches end, close the snapshot."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
         await asyncio.gather(self.encoding.stop(), self.reranking.stop(), self.reading.stop())
         self._served.close()
 

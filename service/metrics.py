@@ -116,6 +116,11 @@ class Metrics:
         self.index_passages = Gauge(
             "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=self.registry
         )
+        self.snapshot_damaged = Gauge(
+            "tercet_snapshot_damaged",
+            "1 while a file of the served snapshot is not the one that was opened; otherwise 0.",
+            registry=self.registry,
+        )
         self.snapshot_swaps = Counter(
             "tercet_snapshot_swaps",
             "Newly published snapshots that were taken over, or refused because they cannot be opened.",

@@ -104,6 +104,26 @@ class Watcher:
         _LOGGER.info("snapshot swapped", extra={"snapshot": snapshot.snapshot_id, "n_passages": snapshot.n_passages})
 
 
+async def watch_files(served: ServedSnapshot, seconds: float, tell: Callable[[bool], None]) -> None:
+    """Look every so many seconds, until cancelled, whether files of the served snapshot are damaged; tell and log it.
+
+    It is served on: an operator may mend the file, or make another snapshot current.
+    """
+    known: str | None = None
+    while True:
+        await asyncio.sleep(seconds)
+        damage = await _damage(served)
+        tell(damage is not None)
+        if damage is not None and damage != known:
+            _LOGGER.error("served snapshot damaged", extra={"reason": damage})
+        known = damage
+
+
+async def _damage(served: ServedSnapshot) -> str | None:
+    with served.borrowed() as snapshot:  # under no name that lasts, which would keep its files mapped
+        return await asyncio.to_thread(snapshot.damage)
+
+
 def _log_refusal(name: str, error: Exception) -> None:
     is_told = isinstance(error, (IndexerError, ModelError, OSError))  # their messages are for operators
     facts = {"snapshot": name, "reason": str(error) if is_told else "a fault of this service"}
