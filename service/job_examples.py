@@ -61,7 +61,7 @@ _TO_TAKING = (
 LIST_JOBS = documented(problems.InvalidRequest, *_TO_ANY)
 GET_JOB = documented(problems.UnknownJob, problems.InvalidRequest, *_TO_ANY)
 CANCEL = documented(problems.UnknownJob, problems.JobOver, problems.InvalidRequest, *_TO_ANY)
-POST_JOB = _TAKEN | documented(problems.MalformedBody, *_TO_TAKING, *_TO_ANY)
+POST_JOB = _TAKEN | documented(problems.MalformedBody, problems.RequestTooSlow, *_TO_TAKING, *_TO_ANY)
 UPLOAD = _TAKEN | documented(*_TO_TAKING, *_TO_ANY, problems.DeadlineExceeded)
 UPLOAD_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
