@@ -35,15 +35,22 @@ class Access:
     """The keys of one service; `is_required` says whether requests need one. Once they do, they do to the end."""
 
     def __init__(
-        self, file: KeyFile, *, mode: Literal["auto", "on", "off"], metrics: Metrics, clock: Callable[[], float]
+        self,
+        file: KeyFile,
+        *,
+        mode: Literal["auto", "on", "off"],
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+        steady_clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the keys; the clock gives seconds since 1970.
+        """Read the keys; the clock, by which keys expire, gives seconds since 1970, the steady one is never set.
 
         Raises:
             KeyFileError: their file cannot be used.
         """
         self.is_required = mode == "on"
-        self._file, self._mode, self._metrics, self._clock = file, mode, metrics, clock
+        self._file, self._mode, self._metrics = file, mode, metrics
+        self._clock, self._steady_clock = clock, steady_clock
         self._holders: dict[str, Holder] = {}
         self._nobody = self._holder_of(new_key("nobody", [KeyScope.SEARCH], limits=Limits())[1])
         self._stamp = file.stamp()
@@ -83,7 +90,7 @@ class Access:
             count.labels(holder.key.name, "scope_missing").inc()
             raise ScopeMissing(needs)
         try:
-            holder.usage.enter(self._clock())
+            holder.usage.enter(self._steady_clock())
         except KeyAtLimit:
             count.labels(holder.key.name, "at_limit").inc()
             raise
@@ -130,10 +137,10 @@ class Access:
         self._metrics.watch_keys([key.name for key in keys])
 
     def _holder_of(self, key: ApiKey) -> Holder:
-        return Holder(key, Usage(key.limits, self._clock()))
+        return Holder(key, Usage(key.limits, self._steady_clock()))
 
 
-def open_access(settings: Settings, *, metrics: Metrics, clock: Callable[[], float] = time.time) -> Access:
+def open_access(settings: Settings, *, metrics: Metrics) -> Access:
     """Return the keys of the configured data folder.
 
     Raises:
@@ -141,7 +148,7 @@ def open_access(settings: Settings, *, metrics: Metrics, clock: Callable[[], flo
     """
     stays_here = is_loopback(settings.host)
     mode = "on" if settings.auth == "auto" and not stays_here else settings.auth
-    access = Access(KeyFile(settings.data_path), mode=mode, metrics=metrics, clock=clock)
+    access = Access(KeyFile(settings.data_path), mode=mode, metrics=metrics)
     if access.is_required and access.n_keys == 0:
         why = "TERCET_AUTH is on" if stays_here else f"Other machines can reach {settings.host}"
         raise StartupError(

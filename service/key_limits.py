@@ -15,7 +15,7 @@ _ROUNDING = 1e-9  # so that who waits as long as was said is served
 
 
 class TokenBucket:
-    """Full at first. Times are in seconds; a clock that is set back fills nothing."""
+    """Full at first. Times are in seconds, of a clock that is never set."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self.per_minute = per_minute
@@ -24,8 +24,7 @@ class TokenBucket:
 
     def fill(self, now: float) -> None:
         """Add what has come since the last time."""
-        passed = max(0.0, now - self._filled_at)
-        self._tokens = min(self.per_minute, self._tokens + passed * self.per_minute / 60)
+        self._tokens = min(self.per_minute, self._tokens + (now - self._filled_at) * self.per_minute / 60)
         self._filled_at = now
 
     def take(self) -> None:

@@ -140,6 +140,19 @@ def test_a_key_is_refused_from_its_last_moment_on(tmp_path: Path) -> None:
     assert refusal(access, text) == "This key has expired."
 
 
+def test_a_rate_does_not_go_by_the_clock_that_an_operator_may_set(tmp_path: Path) -> None:
+    clock = Clock()
+    text = add_key(tmp_path, "web", limits=Limits(requests_per_minute=2))
+    access = access_of(tmp_path, clock=clock)
+    holder = access.holder(Headers(bearer(text)))
+    for _ in range(2):
+        access.enter(holder, KeyScope.SEARCH)
+    for days in (1, -2):
+        clock.now += 86_400 * days
+        with pytest.raises(KeyAtLimit):
+            access.enter(holder, KeyScope.SEARCH)
+
+
 def test_a_scope_opens_its_routes_and_admin_all(tmp_path: Path) -> None:
     texts = {scope: add_key(tmp_path, scope.value, scope) for scope in KeyScope}
     access = access_of(tmp_path)

@@ -125,7 +125,7 @@ def test_requests_beyond_a_key_s_rate_are_a_429_that_says_when_to_come_back(sett
     text = add_key(tmp_path, "slow", limits=Limits(requests_per_minute=2))
 
     def turn(app: FastAPI) -> None:
-        app.state.access._clock = clock
+        app.state.access._steady_clock = clock
 
     for client in started(keyed_settings(settings, tmp_path), turn):
         clock.now += 3600

@@ -59,13 +59,6 @@ def test_without_limits_nothing_is_refused() -> None:
         usage.enter(0)
 
 
-def test_a_clock_that_is_set_back_neither_fills_nor_empties() -> None:
-    usage = Usage(Limits(requests_per_minute=2), now=1000)
-    usage.enter(1000)
-    usage.enter(0)
-    assert retry_after(usage, 0) == 30
-
-
 @example(4, [0.0] * 4 + [3.7] * 12)  # whose sums fall short by a rounding error
 @given(st.integers(1, 5000), st.lists(st.floats(0, 90), max_size=40))
 def test_who_waits_as_long_as_was_said_is_served(per_minute: int, pauses: list[float]) -> None:
