@@ -183,6 +183,18 @@ def _exclusive(index_path: Path) -> Iterator[None]:
         yield
 
 
+def is_locked(index_path: Path) -> bool:
+    """Return whether a process is changing an index."""
+    try:
+        with (index_path / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _remove_leftovers(index_path: Path) -> None:
     for path in snapshots_folder(index_path).glob(f"{_BUILDING}*"):
         shutil.rmtree(path, ignore_errors=True)

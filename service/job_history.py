@@ -16,10 +16,13 @@ class JobHistory:
     def __init__(self, store: JobStore, metrics: Metrics, *, n_kept: int) -> None:
         """Load the jobs; those that ran when the last service died are interrupted."""
         self._store, self._metrics, self._n_kept = store, metrics, n_kept
-        self._jobs = {job.job_id: job for job in store.load()}  # the oldest first
-        for job in list(self._jobs.values()):
-            if job.state == "running":
-                store.save(self.end(job, "interrupted", error="The service ended while the job ran."))
+        self._jobs = {job.job_id: job for job in store.load()}  # the one that came first first
+        over = [(job.ended_at, job.job_id) for job in self._jobs.values() if job.ended_at is not None]
+        self._over = [job_id for _, job_id in sorted(over)]  # the one that ended first first, whatever its clock said
+        ran = [job for job in self._jobs.values() if job.state == "running"]
+        self.left_building = frozenset(job.index for job in ran)  # by builds that may not have died yet
+        for job in ran:
+            store.save(self.end(job, "interrupted", error="The service ended while the job ran."))
         metrics.watch_jobs(self.count)
 
     def newest(self, limit: int) -> list[Job]:
@@ -69,12 +72,24 @@ class JobHistory:
         """Take the news of a job that runs."""
         self._change(self._jobs[job_id], progress=progress)
 
-    def end(self, job: Job, state: State, *, result: dict[str, object] | None = None, error: str | None = None) -> Job:
-        """Return the job as one that is over, count it, and forget the one that was over first if too many are."""
+    def end(
+        self,
+        job: Job,
+        state: State,
+        *,
+        result: dict[str, object] | None = None,
+        error: str | None = None,
+        seconds: float | None = None,
+    ) -> Job:
+        """Return the job as one that is over, count it, and forget the one that was over first if too many are.
+
+        seconds is how long it ran; None if it did not, or nobody knows.
+        """
         over = self._change(job, state=state, ended_at=datetime.now(UTC), result=result, error=error)
         self._metrics.jobs_over.labels(state).inc()
-        if over.seconds is not None:
-            self._metrics.job_duration_seconds.labels(state).observe(over.seconds)
+        if seconds is not None:
+            self._metrics.job_duration_seconds.labels(state).observe(seconds)
+        self._over.append(job.job_id)
         self._forget()
         return over
 
@@ -83,7 +98,7 @@ class JobHistory:
         return changed
 
     def _forget(self) -> None:
-        over = [(job.ended_at, job.job_id) for job in self._jobs.values() if job.ended_at is not None]
-        for _, job_id in sorted(over)[: -self._n_kept]:
+        forgotten, self._over = self._over[: -self._n_kept], self._over[-self._n_kept :]
+        for job_id in forgotten:
             del self._jobs[job_id]
             self._store.forget(job_id)

@@ -32,13 +32,14 @@ class Ended:
     """How a build's process ended.
 
     Its code (negative: the signal that killed it; None: it did not start), what it printed, the sentence in which it
-    complained, and for a fault of ours the places that the exception came through.
+    complained, for a fault of ours the places that the exception came through, and how long its job ran.
     """
 
     code: int | None = None
     result: dict[str, object] | None = None
     complaint: str | None = None
     exception: object = None
+    seconds: float | None = None
 
     @property
     def failure(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -61,13 +62,6 @@ class Job(BaseModel):
     )
     error: str | None = Field(default=None, description="One sentence on why it failed or was interrupted.")
 
-    @property
-    def seconds(self) -> float | None:
-        """How long it ran; None unless it ran and is over."""
-        if self.started_at is None or self.ended_at is None:
-            return None
-        return (self.ended_at - self.started_at).total_seconds()
-
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -85,6 +79,13 @@ def new_job(job_id: str, order: Order) -> Job:
     return Job(job_id=job_id, state="queued", created_at=datetime.now(UTC), **asdict(order))
 
 
+class _Kept(BaseModel):
+    """What is in a job's file."""
+
+    number: int
+    job: Job
+
+
 class JobStore:
     """The folder of jobs, held by one process at a time."""
 
@@ -95,6 +96,8 @@ class JobStore:
             StartupError: another service has it, or it cannot be written.
         """
         self._folder, self._uploads = folder, folder / "uploads"
+        self._numbers: dict[str, int] = {}  # in which order jobs came; a clock that is set back does not change it
+        self._next_number = count()
         try:
             self._uploads.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -112,15 +115,18 @@ class JobStore:
         os.close(self._lock)
 
     def load(self) -> list[Job]:
-        """Return all jobs, the oldest first; remove what a killed service left half-written or unneeded."""
+        """Return all jobs in the order in which they came; remove what a killed service left over."""
         for path in self._folder.glob("*.new"):
             path.unlink()
-        jobs = [job for job in map(_read, self._folder.glob("*.json")) if job is not None]
+        found = [kept for kept in map(_read, self._folder.glob("*.json")) if kept is not None]
+        self._numbers = {kept.job.job_id: kept.number for kept in found}
+        self._next_number = count(max(self._numbers.values(), default=0) + 1)
+        jobs = [kept.job for kept in found]
         waiting = {job.job_id for job in jobs if job.state == "queued"}
         for path in self._uploads.iterdir():
             if path.name not in waiting:
                 shutil.rmtree(path)
-        return sorted(jobs, key=lambda job: (job.created_at, job.job_id))
+        return sorted(jobs, key=lambda job: (self._numbers[job.job_id], job.created_at, job.job_id))
 
     def save(self, job: Job) -> None:
         """Write a job; a reader, or a machine that lost its power, has either the old or the new one.
@@ -130,7 +136,7 @@ class JobStore:
         """
         path = self._path(job.job_id)
         with space_needed(), path.with_suffix(".new").open("wb") as file:
-            file.write(job.model_dump_json(indent=2).encode() + b"\n")
+            file.write(_Kept(number=self._number(job.job_id), job=job).model_dump_json(indent=2).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         path.with_suffix(".new").replace(path)
@@ -138,6 +144,7 @@ class JobStore:
     def forget(self, job_id: str) -> None:
         """Remove a job."""
         self._path(job_id).unlink(missing_ok=True)
+        self._numbers.pop(job_id, None)
 
     def upload_folder(self, job_id: str) -> Path:
         """Return where a job's upload lies; that folder is there only while it is needed."""
@@ -146,6 +153,9 @@ class JobStore:
     def remove_upload(self, job_id: str) -> None:
         """Remove a job's upload, if there is one."""
         shutil.rmtree(self.upload_folder(job_id), ignore_errors=True)
+
+    def _number(self, job_id: str) -> int:
+        return self._numbers.setdefault(job_id, next(self._next_number))
 
     def _path(self, job_id: str) -> Path:
         return self._folder / f"{job_id}.json"
@@ -166,12 +176,12 @@ def space_needed() -> Iterator[None]:
         raise
 
 
-def _read(path: Path) -> Job | None:
+def _read(path: Path) -> _Kept | None:
     try:
-        job = Job.model_validate_json(path.read_bytes())
+        kept = _Kept.model_validate_json(path.read_bytes())
     except (ValidationError, OSError):
-        job = None
-    if job is None or job.job_id != path.stem:
+        kept = None
+    if kept is None or kept.job.job_id != path.stem:
         _LOGGER.warning("a job's file cannot be read, or is another job's", extra={"job_id": path.stem})
         return None
-    return job
+    return kept

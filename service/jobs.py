@@ -7,6 +7,7 @@ aside, so nothing here needs a lock.
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from indexer.publish import is_locked
 from service.commands.faults import explanation
 from service.extras import StartupError
 from service.job_history import JobHistory
@@ -32,6 +34,7 @@ FOLDER = ".jobs"  # in the data folder; an index's name never begins with a dot
 
 _GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL; a build that obeys takes a fraction of one
 _RETRY_SECONDS = 60
+_DYING_SECONDS, _DYING_POLL_SECONDS = 60.0, 0.1
 
 Reason: TypeAlias = Literal["cancelled", "interrupted"]
 Command: TypeAlias = Callable[[Job, Path, Path], Sequence[str]]
@@ -161,10 +164,11 @@ class Jobs:
                 run.task.add_done_callback(_log_fault)
 
     async def _run(self, job: Job, run: _Run) -> None:
-        ended = Ended()
+        ended, began = Ended(), time.monotonic()
         try:
             await self.history.save(job)
             _LOGGER.info("job started", extra={"job_id": job.job_id})
+            await self._outlive_left_build(job.index, run)
             launch = await asyncio.to_thread(self._launch, job)
             tell = partial(self.history.tell, job.job_id)
             ended = await run_build(launch, ending=run.ending, tell=tell)
@@ -174,9 +178,21 @@ class Jobs:
             run.reason = "interrupted"
             raise
         finally:
+            ended.seconds = time.monotonic() - began  # a clock that is set may say anything
             await self._finish(self.history.job(job.job_id), ended, run.reason)
             self._runs.pop(job.job_id)
             self._run_next()
+
+    async def _outlive_left_build(self, index: str, run: _Run) -> None:
+        """Return when the build that the service before left of an index is dead, or seems to be somebody else's.
+
+        It dies by itself, but at its priority that takes a while on a busy machine, and its lock would fail this job.
+        """
+        path, until = self._settings.data_path / index, time.monotonic() + _DYING_SECONDS
+        while index in self.history.left_building and await asyncio.to_thread(is_locked, path):
+            if run.ending.is_set() or time.monotonic() > until:
+                return
+            await asyncio.sleep(_DYING_POLL_SECONDS)
 
     def _launch(self, job: Job) -> Launch:
         """Return what to start for a job.
@@ -202,12 +218,13 @@ class Jobs:
     async def _finish(self, job: Job, ended: Ended, reason: Reason | None) -> None:
         """Let a job be over, in memory at once and then on the disk."""
         if ended.result is not None:
-            over = self.history.end(job, "succeeded", result=ended.result)
+            over = self.history.end(job, "succeeded", result=ended.result, seconds=ended.seconds)
         elif reason is not None:
             stopped = "The service was stopped while the job ran."
-            over = self.history.end(job, reason, error=stopped if reason == "interrupted" else None)
+            error = stopped if reason == "interrupted" else None
+            over = self.history.end(job, reason, error=error, seconds=ended.seconds)
         else:
-            over = self.history.end(job, "failed", error=ended.failure)
+            over = self.history.end(job, "failed", error=ended.failure, seconds=ended.seconds)
         _log_end(over, ended)
         try:
             await self.history.save(over)
@@ -236,7 +253,7 @@ async def open_jobs(settings: Settings, *, metrics: Metrics) -> AsyncIterator[Jo
 
 def _log_end(job: Job, ended: Ended) -> None:
     """Log how a job ended; the exception of a fault of ours as places, without its message."""
-    facts = {"job_id": job.job_id, "state": job.state, "exit_code": ended.code, "duration_seconds": job.seconds}
+    facts = {"job_id": job.job_id, "state": job.state, "exit_code": ended.code, "duration_seconds": ended.seconds}
     if job.state == "failed" and ended.exception is not None:
         _LOGGER.error("job ended", extra=facts | {"exception": ended.exception})
     else:

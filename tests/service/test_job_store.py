@@ -17,13 +17,17 @@ def queued(job_id: str, second: int = 0) -> Job:
     return job.model_copy(update={"created_at": datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)})
 
 
-def test_jobs_come_back_as_they_were_the_oldest_first(tmp_path: Path) -> None:
+def test_jobs_come_back_as_they_were_in_the_order_in_which_they_came_whatever_the_clock_said(tmp_path: Path) -> None:
     store = JobStore(tmp_path / ".jobs")
     jobs = [queued("b", 2), queued("c", 1), queued("a", 2)]
-    for job in jobs:
+    for job in (*jobs, jobs[0]):
         store.save(job)
     store.close()
-    assert JobStore(tmp_path / ".jobs").load() == [jobs[1], jobs[2], jobs[0]]
+    again = JobStore(tmp_path / ".jobs")
+    assert again.load() == jobs
+    again.save(queued("d", 0))
+    again.close()
+    assert JobStore(tmp_path / ".jobs").load() == [*jobs, queued("d", 0)]
 
 
 def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:

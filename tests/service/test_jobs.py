@@ -1,6 +1,7 @@
 """What becomes of jobs: their order, their ends, and what a restart makes of them. A program stands for a build."""
 
 import asyncio
+import fcntl
 import json
 import logging
 import sys
@@ -18,6 +19,8 @@ from service.metrics import Metrics
 from service.problems import BodyTooLarge, DeadlineExceeded, JobOver, TooManyJobs, UnknownJob
 from service.settings import Settings
 
+from .test_metrics import exposed
+
 HANG = 'say(\'{"stage":"read","done":1,"total":null}\'); time.sleep(600)'
 PROGRAMS = {
     "ok": 'say(\'{"stage":"embed","done":3,"total":3}\'); print(\'{"n_documents": 3}\')',
@@ -26,8 +29,9 @@ PROGRAMS = {
     "bad": "say('Skipped a file'); say('tercet: ' + sys.argv[1] + '/bad.jsonl is no good.'); sys.exit(1)",
     "fault": 'say(\'{"exception":[{"type":"ValueError","places":[]}]}\'); sys.exit(1)',
     "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "locks": "file = open(os.environ['TERCET_DATA_PATH'] + '/docs/lock'); fcntl.flock(file, 6); print('{}')",
 }
-HEAD = "import os, signal, sys, time\ndef say(line): print(line, file=sys.stderr, flush=True)\n"
+HEAD = "import fcntl, os, signal, sys, time\ndef say(line): print(line, file=sys.stderr, flush=True)\n"
 DEADLINE_SECONDS = 30
 
 
@@ -83,8 +87,8 @@ async def ended(jobs: Jobs, job: Job) -> Job:
 
 def on_disk(settings: Settings) -> dict[str, str]:
     return {
-        file["job_id"]: file["state"]
-        for file in (json.loads(path.read_text()) for path in (settings.data_path / ".jobs").glob("*.json"))
+        job["job_id"]: job["state"]
+        for job in (json.loads(path.read_text())["job"] for path in (settings.data_path / ".jobs").glob("*.json"))
     }
 
 
@@ -230,6 +234,24 @@ def test_a_job_that_ran_when_the_service_died_is_interrupted_and_says_so(setting
     assert set(on_disk(settings).values()) == {"interrupted"}
 
 
+def test_a_job_waits_for_the_death_of_the_build_that_a_killed_service_left(settings: Settings) -> None:
+    async def submit(jobs: Jobs) -> None:
+        known.extend([await jobs.submit(order("hang")), await jobs.submit(order("locks"))])
+
+    async def release_soon(jobs: Jobs) -> None:
+        asyncio.get_running_loop().call_later(0.5, left.close)
+        assert (await ended(jobs, known[1])).state == "succeeded"
+
+    known: list[Job] = []
+    with_jobs(settings, submit, starts=False)
+    path = settings.data_path / ".jobs" / f"{known[0].job_id}.json"
+    path.write_text(path.read_text().replace('"queued"', '"running"'))
+    (settings.data_path / "docs").mkdir()
+    left = (settings.data_path / "docs" / "lock").open("w")
+    fcntl.flock(left, fcntl.LOCK_EX)
+    with_jobs(settings, release_soon)
+
+
 async def take(jobs: Jobs, taken: list[Job]) -> None:
     taken.append(await jobs.submit(order("hang")))
 
@@ -241,6 +263,26 @@ def test_only_the_last_that_are_over_are_kept(settings: Settings) -> None:
 
     with_jobs(settings.model_copy(update={"jobs_kept": 2}), work)
     assert len(on_disk(settings)) == 2
+
+
+def test_a_job_that_ends_after_the_clock_was_set_back_is_not_forgotten_for_it(settings: Settings) -> None:
+    async def two(jobs: Jobs) -> None:
+        for _ in range(2):
+            await ended(jobs, await jobs.submit(order("ok")))
+
+    async def one_more(jobs: Jobs) -> None:
+        last = await ended(jobs, await jobs.submit(order("ok")))
+        assert jobs.history.newest(9)[0] == last
+        assert len(jobs.history.newest(9)) == 2
+
+    settings = settings.model_copy(update={"jobs_kept": 2})
+    with_jobs(settings, two)
+    for path in (settings.data_path / ".jobs").glob("*.json"):
+        kept = json.loads(path.read_text())
+        kept["job"] |= dict.fromkeys(("created_at", "started_at", "ended_at"), "2100-01-01T00:00:00Z")
+        path.write_text(json.dumps(kept))
+    metrics = with_jobs(settings, one_more)
+    assert exposed(metrics)["tercet_job_duration_seconds_count"][(("state", "succeeded"),)] == 1
 
 
 def test_a_source_that_has_gone_meanwhile_fails_its_job(settings: Settings) -> None:
