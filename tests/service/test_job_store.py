@@ -38,12 +38,20 @@ def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path) -> No
     JobStore(tmp_path / ".jobs").close()
 
 
-_NAIVE = queued("b").model_dump(mode="json") | {"created_at": "2026-01-01T00:00:00"}
+def kept(job: Job, **fields: object) -> bytes:
+    return json.dumps({"number": 0, "job": job.model_dump(mode="json") | fields}).encode()
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b'{"job_id": "x"', b"[]", b"\xff", json.dumps(_NAIVE).encode(), queued("x/y").model_dump_json().encode()],
+    [
+        b"",
+        b'{"job_id": "x"',
+        b"[]",
+        b"\xff",
+        kept(queued("b"), created_at="2026-01-01T00:00:00"),
+        kept(queued("x/y")),
+    ],
 )
 def test_a_file_that_is_no_job_is_left_aside(tmp_path: Path, content: bytes) -> None:
     store = JobStore(tmp_path / ".jobs")
