@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +24,8 @@ from models.tokenization import ModelInput
 Node: TypeAlias = Any  # OpenVINO's own are typed by nothing narrower
 
 _LENGTH_STEP = 16  # inputs are padded to a multiple of it: few shapes, each of which costs OpenVINO memory
-_BATCH_TOKENS = 1024  # of one run: activations that stay in a core's cache
+_BATCH_SIZES = (4, 2, 1)  # few, as for each shape that it meets OpenVINO makes kernels and keeps them
+_BATCH_TOKENS = 1024  # of one run at most: activations that stay in a core's cache
 
 
 class OpenVinoSession:
@@ -54,7 +56,7 @@ class OpenVinoSession:
         except Exception as error:  # OpenVINO derives its errors from nothing narrower
             raise ModelFolderError(f"{path} cannot be loaded by OpenVINO ({type(error).__name__})") from error
         self._input_names = {port.any_name for port in self._model.inputs}
-        self._max_tokens, self._n_threads = max_tokens, n_threads
+        self._max_tokens = max_tokens
         self._own = threading.local()
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="openvino")
 
@@ -80,15 +82,14 @@ class OpenVinoSession:
 
     def _batches(self, inputs: Sequence[ModelInput]) -> list[list[int]]:
         """Return the numbers of inputs by batches, the longest first so that the threads end together."""
-        most, room, last = -(-len(inputs) // self._n_threads), 0, 0
-        batches: list[list[int]] = []
-        for i in sorted(range(len(inputs)), key=lambda i: -inputs[i].ids.size):
-            length = self._padded(inputs[i])
-            if room <= 0 or length != last:
-                batches.append([])
-                room, last = min(most, _BATCH_TOKENS // length), length
-            batches[-1].append(i)
-            room -= 1
+        order = sorted(range(len(inputs)), key=lambda i: -inputs[i].ids.size)
+        batches = []
+        for length, same in groupby(order, key=lambda i: self._padded(inputs[i])):
+            left = list(same)
+            while left:
+                n = next(n for n in _BATCH_SIZES if n == 1 or (n <= len(left) and n * length <= _BATCH_TOKENS))
+                batches.append(left[:n])
+                del left[:n]
         return batches
 
     def _padded(self, item: ModelInput) -> int:
