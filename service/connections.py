@@ -97,7 +97,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._waiting = None
 
     def _give_up(self) -> None:
-        if not self.transport.is_closing():
+        if self._n_header_bytes == 0:
+            self.transport.close()  # nobody has asked for anything: a browser or a balancer that connects ahead
+        elif not self.transport.is_closing():
             self._refuse(RequestTooSlow(f"Its headers did not come within {HEADER_SECONDS:g} seconds."))
 
     def _refuse(self, problem: Problem) -> None:

@@ -74,11 +74,18 @@ def test_headers_just_below_the_limit_are_served(service: Served) -> None:
         assert [client.get("/healthz", headers=headers).status_code for _ in range(3)] == [200] * 3
 
 
-@pytest.mark.parametrize("sent", [b"", b"\r\n", START], ids=["nothing", "an empty line", "a part"])
+@pytest.mark.parametrize("sent", [b"\r\n", START], ids=["an empty line", "a part"])
 def test_headers_that_do_not_come_are_not_waited_for(service: Served, sent: bytes) -> None:
     with connected(service) as connection:
         connection.sendall(sent)
         assert problem(connection)[:2] == (408, "/problems/request-too-slow")
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed_without_a_word(service: Served) -> None:
+    before = n_refused(service, 408)
+    with connected(service) as connection:
+        assert connection.recv(1) == b""
+    assert n_refused(service, 408) == before
 
 
 def test_a_second_request_has_as_long_as_the_first(service: Served) -> None:
