@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from indexer.errors import BuildError
+from indexer.errors import BuildError, SnapshotError
 from indexer.manifest import MANIFEST_FILE
 
 _LOGGER = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ KEPT_SNAPSHOTS = 2  # the current one, and the one before it to go back to
 _BUILDING = ".building-"
 _NEXT_CURRENT, _NEXT_HISTORY = ".current-next", ".history-next"
 _HISTORY = "history"
+_MOST_NAMED = 10  # of the indexes that there are, in an error
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -35,6 +36,14 @@ def current_snapshot(index_path: Path) -> Path | None:
     """Return the folder of the published snapshot, None if there is none."""
     link = index_path / "current"
     return index_path / link.readlink() if link.is_symlink() else None
+
+
+def no_index(index_path: Path) -> SnapshotError:
+    """Return the error that says that there is none, and which others lie beside it."""
+    beside = sorted(link.parent.name for link in index_path.parent.glob("*/current"))
+    shown = ", ".join(beside[:_MOST_NAMED]) + (", …" if len(beside) > _MOST_NAMED else "")
+    others = f"; there are: {shown}" if beside else ""
+    return SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}{others}")
 
 
 @contextmanager

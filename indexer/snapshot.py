@@ -19,7 +19,7 @@ from indexer.intact import OpenFiles
 from indexer.layout import ANN_FILE, BM25_FOLDER, DENSE_FILE, METADATA_FOLDER, STORE_FILE, TOKENS_FILE
 from indexer.manifest import Manifest, read_manifest, verify_files
 from indexer.metadata import Metadata
-from indexer.publish import current_snapshot, hold
+from indexer.publish import current_snapshot, hold, no_index
 from indexer.ranking import Hits, Mask, Rows, Scores
 from indexer.store import Store, StoredPassage
 from indexer.tokens import TokenFile
@@ -64,7 +64,7 @@ class Snapshot:
         """
         folder = current_snapshot(index_path)
         if folder is None:
-            raise SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}")
+            raise no_index(index_path)
         return cls.open_folder(
             folder, index_path.name, encoder_fingerprint=encoder_fingerprint, dimension=dimension, verify=verify
         )

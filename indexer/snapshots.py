@@ -19,6 +19,7 @@ from indexer.publish import (
     is_in_use,
     locked,
     make_current,
+    no_index,
     publish,
     remove_old,
     snapshot_folders,
@@ -137,7 +138,7 @@ def import_snapshot(
 
 def _existing(index_path: Path) -> Path:
     if not snapshots_folder(index_path).is_dir():
-        raise SnapshotError(f"there is no index {index_path.name!r} in {index_path.parent}")
+        raise no_index(index_path)
     return index_path
 
 

@@ -52,6 +52,9 @@ class OnnxSession:
 
     def misfit(self, kind: Kind) -> str | None:
         """Return how the graph differs from one of a kind; as `models.session.misfit`."""
+        fixed = [node.shape[-1] for node in self._session.get_inputs() if isinstance(node.shape[-1], int)]
+        if fixed:
+            return f"it takes inputs of {fixed[0]} tokens only"
         outputs = {
             node.name: [length if isinstance(length, int) else None for length in node.shape]
             for node in self._session.get_outputs()

@@ -19,7 +19,7 @@ from service.cli_filter import Where, read_filter
 from service.cli_index import indexing
 from service.cli_keys import keys
 from service.cli_models import models
-from service.cli_options import Data, Index, Json, in_utf8
+from service.cli_options import Data, Index, Json, a_query, in_utf8
 from service.cli_snapshots import snapshots
 from service.cli_training import training
 from service.commands.faults import FAULTS, exit_code, explanation
@@ -105,7 +105,7 @@ def serve(host: Host = None, port: Port = None, name: Index = None, data: Data =
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What to search for.", callback=in_utf8)],
+    query: Annotated[str, typer.Argument(help="What to search for.", callback=a_query)],
     name: Index = None,
     data: Data = None,
     top_k: Annotated[int, typer.Option(min=1, max=100, help="How many results to print.")] = 5,
@@ -131,7 +131,7 @@ def search(
 
 @app.command()
 def answer(
-    question: Annotated[str, typer.Argument(help="What to answer.", callback=in_utf8)],
+    question: Annotated[str, typer.Argument(help="What to answer.", callback=a_query)],
     name: Index = None,
     data: Data = None,
     top_k: Annotated[int, typer.Option(min=1, max=20, help="How many answers to print.")] = 3,

@@ -24,6 +24,14 @@ def in_utf8(typed: str | list[str] | None) -> str | list[str] | None:
     return typed
 
 
+def a_query(typed: str) -> str:
+    """Return what was typed; white space alone, which HTTP refuses too, is wrong use."""
+    in_utf8(typed)
+    if not typed.strip():
+        raise typer.BadParameter("it must hold something other than white space")
+    return typed
+
+
 def a_number(value: float) -> float:
     """Return the value of an option; nan, which is within no bounds and beyond none, is wrong use."""
     if math.isnan(value):

@@ -108,6 +108,7 @@ class Engine:
         self.reading: MicroBatcher[ModelInput, SpanLogits] = MicroBatcher(
             models.reader.run, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("reader")
         )
+        self.tokens_to_read = 0  # of all answers under way
         self.admission = Admission(
             settings.max_admitted_tokens, tokens_per_second=self._tokens_per_second, refused=self.metrics.refused
         )
@@ -192,6 +193,15 @@ class Engine:
         deadline = self.deadline() if deadline is None else deadline
         with self.admission.admitted(cost, deadline):
             yield deadline
+
+    @contextmanager
+    def will_read(self, n_tokens: int) -> Iterator[None]:
+        """Count the tokens of an answer that it means to have read, for the while that it is under way."""
+        self.tokens_to_read += n_tokens
+        try:
+            yield
+        finally:
+            self.tokens_to_read -= n_tokens
 
     def _tokens_per_second(self) -> float:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""

@@ -138,6 +138,7 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     with (
         engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot,
         engine.admitted(answer_cost(engine.models, query, snapshot), deadline) as deadline,
+        engine.will_read(reading_tokens(engine.models, query, snapshot) if snapshot is not None else 0),
     ):
         return await _answer(engine, snapshot, query, Stages(engine.metrics, deadline))
 

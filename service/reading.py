@@ -16,9 +16,12 @@ READ_SHARE = 0.9  # of the time left when reading begins; the rest is for the de
 
 
 def reading_seconds(engine: Engine, n_tokens: int) -> float:
-    """Return how long the reader needs for so many tokens behind those that wait; 0 while its rate is not known."""
+    """Return how long the reader needs for so many tokens beside those of all answers; 0 while its rate is not known.
+
+    Answers that came together are reranked together, and then they want to be read at the same moment.
+    """
     rate = engine.reading_rate()
-    return (engine.reading.waiting_tokens + n_tokens) / rate if n_tokens and rate > 0 else 0.0
+    return max(engine.tokens_to_read, n_tokens) / rate if n_tokens and rate > 0 else 0.0
 
 
 async def read(
@@ -53,10 +56,13 @@ async def _read_in_time(
 ) -> tuple[ReaderTask, Sequence[SpanLogits]]:
     """Return the passages that were wholly read, and their logits.
 
-    A batch is done as a whole or not at all, so no more is begun than can be done at the rate measured.
+    A batch is done as a whole or not at all, so no more is begun than this answer's share of what can be done at the
+    rate measured: who comes first would leave nothing to those that come with it.
     """
     until = deadline.earlier((1 - READ_SHARE) * deadline.seconds_left())
-    begun = task.first(passages_within(task, engine.reading_rate() * until.seconds_left()))
+    own = sum(item.ids.size for item in task.inputs)
+    share = own / max(engine.tokens_to_read, own, 1)
+    begun = task.first(passages_within(task, share * engine.reading_rate() * until.seconds_left()))
     logits = await engine.reading.submit_until(begun.inputs, until.at)
     read = begun.first(begun.owners[len(logits)]) if len(logits) < len(begun.owners) else begun
     if task.passages and not read.passages:

@@ -48,6 +48,11 @@ def create_key(wanted: NewKey, settings: Settings, *, as_json: bool) -> None:
     say(f"Key {key.name!r} ({key.key_id}) for {', '.join(key.scopes)}, expires: {_expiry(key)}. It is shown only now:")
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+    if len(keys) == 1 and settings.auth == "auto":
+        say(
+            "From now on services over this data folder want a key for each request, those that run too, and, even"
+            " when it is revoked, until they start again. TERCET_AUTH=off asks for none."
+        )
 
 
 def print_keys(settings: Settings, *, as_json: bool) -> None:

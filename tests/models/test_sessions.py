@@ -228,6 +228,26 @@ def test_a_graph_with_other_inputs_or_shapes_is_refused(
         CrossEncoder(altered(tiny_models.cross_encoder, target), Runtime(1))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_graph_of_fixed_shape_runs_where_it_can_and_is_refused_where_not(
+    tiny_models: TinyModels, tmp_path: Path, axis: int
+) -> None:
+    target = Path(shutil.copytree(tiny_models.cross_encoder, tmp_path / "fixed"))
+    model = onnx.load(str(target / "model.onnx"))
+    for value in model.graph.input:
+        value.type.tensor_type.shape.dim[axis].dim_value = (1, 64)[axis]
+    onnx.save(model, str(target / "model.onnx"))
+    folder = write_settings(target, open_model_folder(str(tiny_models.cross_encoder), None).settings)
+    if axis == 1:
+        with pytest.raises(ModelFolderError, match=r"no cross-encoder: it takes inputs of 64 tokens only"):
+            CrossEncoder(folder, Runtime())
+        return
+    fixed, free = CrossEncoder(folder, Runtime()), open_model_folder(str(tiny_models.cross_encoder), None)
+    assert fixed.engine == "onnxruntime on cpu"
+    expected = CrossEncoder(free, Runtime(engine="onnxruntime")).score("who keeps bees", PASSAGES)
+    np.testing.assert_allclose(fixed.score("who keeps bees", PASSAGES), expected, atol=1e-6)
+
+
 def test_a_graph_that_nobody_tried_is_tried_with_its_longest_input(tiny_models: TinyModels, tmp_path: Path) -> None:
     untried = altered(tiny_models.reader, tmp_path / "reader", parity=None, max_tokens=128)
     assert Reader(untried, Runtime(1)).read("bees", ["the lighthouse " * 99]).answers

@@ -34,7 +34,8 @@ def test_a_key_is_printed_once_listed_and_revoked(tercet: Tercet, tmp_path: Path
     key_id = id_in(text)
     assert key_id is not None
     assert re.fullmatch(
-        rf"Key 'web' \({key_id}\) for search, index, expires: 20[0-9-]+ [0-9:]+ UTC. It is shown only now:\n",
+        rf"Key 'web' \({key_id}\) for search, index, expires: 20[0-9-]+ [0-9:]+ UTC. It is shown only now:\n"
+        r"From now on services over this data folder want a key for each request, .* TERCET_AUTH=off asks for none.\n",
         made.stderr,
     )
     assert tercet("keys", "create", "--name", "ops", "--scope", "admin").code == 0

@@ -67,6 +67,10 @@ def test_reranking_leaves_the_reader_its_time(settings: Settings) -> None:
         for seconds, end in ((1.0, 102.4), (3.0, 100.8), (4.0, 100.0), (8.0, 96.8)):
             measured(client, seconds=seconds)
             assert until(n_tokens_to_read=n_tokens) == pytest.approx(end)
+        measured(client, seconds=1.0)
+        with engine.will_read(2 * n_tokens), engine.will_read(n_tokens):  # its own, and those of others
+            assert until(n_tokens_to_read=n_tokens) == pytest.approx(100.8)
+        assert engine.tokens_to_read == 0
 
 
 def test_when_time_is_too_short_for_all_passages_nothing_is_reranked_and_the_best_are_read(settings: Settings) -> None:

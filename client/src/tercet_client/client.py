@@ -216,7 +216,11 @@ class Jobs:
         patience = Patience("The job is not over", timeout)
         last = None
         while True:
-            job = self.get(job_id, timeout=patience.look_seconds(self._client._terms.timeout))
+            try:
+                job = self.get(job_id, timeout=patience.look_seconds(self._client._terms.timeout))
+            except Timeout as error:
+                patience.pause(error)  # if it was this waiting that ran out, say so
+                raise
             if job != last:
                 on_change(job)
             if job.is_over:
