@@ -5,6 +5,7 @@ uvicorn bounds neither. What is refused here never reaches the application, so i
 
 import asyncio
 import logging
+import re
 import uuid
 from typing import Any
 
@@ -21,6 +22,15 @@ _LOGGER = logging.getLogger(__name__)
 
 HEADER_SECONDS = 10.0
 MAX_HEADER_BYTES = 65_536  # of the request line and the headers; a browser's cookies of one site are a tenth of that
+
+
+_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Return the beginning of a request that asks for no other protocol: the parser would take its body for that."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-not-upgraded:", head) + end + rest
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -56,6 +66,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if not self._is_in_body:
             self._await_headers()
+            data = _without_upgrade(data) if self._n_header_bytes == 0 else data
             self._n_header_bytes += len(data)
         super().data_received(data)
         if not self._is_in_body and self._n_header_bytes > MAX_HEADER_BYTES and not self._is_refused:

@@ -125,3 +125,10 @@ def test_a_wish_for_another_protocol_is_passed_over(service: Served) -> None:
             asked = headers | {"Upgrade": protocol}
             assert client.get("/healthz", headers=asked).status_code == 200
             assert client.get("/v1/search", headers=asked).headers["allow"] == "POST"
+
+
+def test_a_body_that_comes_with_a_wish_for_another_protocol_is_read(service: Served) -> None:
+    wish = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
+    with httpx.Client(base_url=service.url) as client:
+        for _ in range(2):  # a kept connection too
+            assert client.post("/v1/search", headers=wish, json={"query": "who keeps bees"}).status_code == 200
