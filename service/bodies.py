@@ -12,6 +12,8 @@ from starlette.requests import ClientDisconnect
 
 from service.problems import BodyTooLarge, ClientLeft, MalformedBody, RequestTooSlow, UnsupportedMediaType
 
+_LEAST_SECONDS = 1.0  # that a body may take
+
 
 class StrictRequest(Request):
     """A request whose body was read and parsed before the framework asks for it."""
@@ -64,7 +66,7 @@ async def read_body(request: Request, max_body_bytes: int, *, seconds: float) ->
 
     Raises:
         BodyTooLarge: it is longer; no more than the limit was kept in memory.
-        RequestTooSlow: it takes longer than so many seconds to come.
+        RequestTooSlow: it takes longer than so many seconds to come, of which it has one at least.
         ClientLeft: the connection was closed before the body's end.
     """
     announced = request.headers.get("content-length", "")
@@ -73,7 +75,7 @@ async def read_body(request: Request, max_body_bytes: int, *, seconds: float) ->
     chunks: list[bytes] = []
     n_bytes = 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(max(seconds, _LEAST_SECONDS)):
             async for chunk in request.stream():
                 n_bytes += len(chunk)
                 if n_bytes > max_body_bytes:

@@ -26,6 +26,7 @@ JOB = Answer(
 FULL = Answer(429, b"", {"Retry-After": "0"})
 STARTING = Answer(503, b"", {"Retry-After": "0"})
 GONE = Answer(None)
+READY = b'{"status": "ready", "engines": {"reader": "onnxruntime on cpu"}}'
 
 
 def indexes(client: Any) -> Any:
@@ -137,7 +138,7 @@ def test_a_probe_is_asked_once(both: Both, probe: Ask) -> None:
 
 
 def test_waiting_for_a_service_outlasts_whatever_stands_before_it(both: Both) -> None:
-    answers = [GONE, Answer(502, b"<html>"), Answer(503, b"<html>"), STARTING, Answer(200, b'{"status": "ready"}')]
+    answers = [GONE, Answer(502, b"<html>"), Answer(503, b"<html>"), STARTING, Answer(200, READY)]
     with scripted(*answers) as script:
         both(script.url, lambda client: client.wait_until_ready())
         assert len(script.requests) == len(answers)
