@@ -19,9 +19,14 @@ def main() -> None:
     if found:
         sys.exit(found)
 
-    from service.cli import run  # what it imports needs OLDEST_PYTHON
+    try:
+        from service.cli import run  # what it imports needs OLDEST_PYTHON
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # `run` says so itself, but for the second in which it is imported
+        sys.stderr.write("tercet: Interrupted.\n")
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

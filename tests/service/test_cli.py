@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from service.__main__ import complaint
+from service.__main__ import complaint, main
 from tests.service.commands import TIMEOUT_SECONDS, Tercet, tercet_with
 from tests.service.conftest import TinyModels
 
@@ -402,3 +402,15 @@ def test_what_runs_before_that_sentence_parses_on_an_old_python() -> None:
     service = Path(__file__).parents[2] / "service"
     for name in ("__init__.py", "__main__.py"):
         ast.parse((service / name).read_text(encoding="utf-8"), feature_version=(3, 4))
+
+
+def test_an_interrupt_before_the_command_line_is_there_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.cli.run", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert (stop.value.code, capsys.readouterr().err) == (130, "tercet: Interrupted.\n")
