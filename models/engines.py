@@ -25,7 +25,7 @@ def open_session(folder: ModelFolder, runtime: Runtime) -> Session:
     if fault is not None:
         raise ModelFolderError(f"{folder.path / WEIGHTS_FILE} is no {folder.settings.kind}: {fault}")
     if folder.settings.parity is None:  # nobody tried it yet
-        _try_longest(folder)
+        _try_longest(session, folder)
     return session
 
 
@@ -57,13 +57,15 @@ def _has_openvino() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
-def _try_longest(folder: ModelFolder) -> None:
+def _try_longest(session: Session, folder: ModelFolder) -> None:
     """Run the longest input in ONNX Runtime, which looks after the ends of a table, as OpenVINO does not."""
     from models.onnx_session import OnnxSession
 
     longest = np.zeros(folder.settings.max_tokens, np.int64)
     try:
-        OnnxSession(folder.path / WEIGHTS_FILE, n_threads=1).run([ModelInput(longest, longest)])
+        if not isinstance(session, OnnxSession):
+            session = OnnxSession(folder.path / WEIGHTS_FILE, n_threads=1)
+        session.run([ModelInput(longest, longest)])
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
         raise ModelFolderError(
             f"{folder.path / WEIGHTS_FILE} does not take {longest.size} tokens, the max_tokens of its settings"

@@ -51,14 +51,12 @@ class OpenVinoSession:
         }
         try:
             model = _core().read_model(path)
-            if any(length.is_static for port in model.inputs for length in port.partial_shape):
-                raise ModelFolderError(f"{path} takes inputs of one shape only, which OpenVINO does not run in batches")
             _multiply_floats(model)
             self._model = _core().compile_model(model, "CPU", settings)
-        except ModelFolderError:
-            raise
         except Exception as error:  # OpenVINO derives its errors from nothing narrower
             raise ModelFolderError(f"{path} cannot be loaded by OpenVINO ({type(error).__name__})") from error
+        if any(length.is_static for port in self._model.inputs for length in port.partial_shape):
+            raise ModelFolderError(f"{path} takes inputs of one shape only, which OpenVINO does not run in batches")
         self._input_names = {port.any_name for port in self._model.inputs}
         self._max_tokens = max_tokens
         self._own = threading.local()
