@@ -10,6 +10,7 @@ here over bins of equal mass, because most candidates of a query have a probabil
 weights counts each row that much, all alike when they are absent.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -54,6 +55,10 @@ class Calibration:
             return cls()
         return cls(settings.logit_weight, settings.dense_weight, settings.rrf_weight, settings.bias)
 
+    def priors(self, dense_scores: NDArray[np.float32], rrf_scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n,) relevance logits that candidates would have with a rerank logit of 0."""
+        return self.relevance_logits(np.zeros(dense_scores.size, np.float32), dense_scores, rrf_scores)
+
     def relevance_logits(
         self,
         rerank_logits: NDArray[np.float32],
@@ -84,6 +89,14 @@ def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     x = np.asarray(logits, np.float64)
     shrunk = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + shrunk), shrunk / (1 + shrunk))
+
+
+def logit(probability: float) -> float:
+    """Return the least logit whose `sigmoid` is a probability in [0, 1], but for rounding; -inf for 0."""
+    if probability <= 0:
+        return -math.inf
+    below_one = min(probability, 1 - 2**-53)  # of greater logits too the sigmoid rounds to 1
+    return math.log(below_one / (1 - below_one))
 
 
 def fit_logistic(

@@ -53,6 +53,7 @@ class CrossEncoder:
         self.tokenizer_fingerprint = folder.tokenizer_fingerprint
         self.calibration = Calibration.of(folder.settings.relevance)
         self.pair_calibration = Calibration.of(folder.settings.pair_relevance)
+        self.early_exit = folder.settings.early_exit
         self.tokenizer = Tokenizer(folder.path / TOKENIZER_FILE)
         self._session = open_session(folder, runtime) if isinstance(runtime, Runtime) else runtime
         self.engine = self._session.engine

@@ -57,6 +57,19 @@ class RelevanceCalibration(_Frozen):
     calibration_error: float | None = Field(default=None, ge=0, le=1)
 
 
+class EarlyExitCalibration(_Frozen):
+    """How far unread candidates may lie above those read, see `models.early_exit`; with it goes the mix of relevance.
+
+    Of n_queries dev queries of origin, as many as confidence says keep their best k.
+    """
+
+    deviations: float
+    confidence: float = Field(gt=0, lt=1)
+    k: int = Field(ge=1)
+    origin: str
+    n_queries: int = Field(ge=1)
+
+
 class AnswerCalibration(_Frozen):
     """The no-answer threshold on the null margin, and the Platt weights that turn a margin into a probability.
 
@@ -105,6 +118,7 @@ class ModelSettings(_Frozen):
     outputs: tuple[str, ...]
     relevance: RelevanceCalibration | None = None
     pair_relevance: RelevanceCalibration | None = None
+    early_exit: EarlyExitCalibration | None = None
     answer: AnswerCalibration | None = None
     parity: ExportParity | None = None
     origin: str

@@ -3,8 +3,9 @@
 The weights of cosine and fused score beside the rerank logit come from a grid, by how they rank; then a logistic
 regression on the mix gives its scale and bias (Platt 1999). Fitting all weights by regression ranks worse, because it
 explains differences between queries too. Candidates without a judgement count as not relevant, and each data set weighs
-the same, whatever its size. The logit alone gets a regression of its own, for passages that were not retrieved. What
-is learned goes into the cross-encoder's model.json (`tercet calibrate reranker`).
+the same, whatever its size. The logit alone gets a regression of its own, for passages that were not retrieved. With
+the mix goes how far unread candidates may lie above those read (`models.early_exit`). What is learned goes into the
+cross-encoder's model.json (`tercet calibrate reranker`).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,15 +27,18 @@ from models.calibration import (
     platt,
     reliability_bins,
 )
+from models.early_exit import learn_deviations, needed_deviations, queries_needed
 from models.errors import DataError
 from models.evaluation import ndcg_at_k
-from models.folder import RelevanceCalibration
+from models.folder import EarlyExitCalibration, RelevanceCalibration
 from service.engine import Engine
 from service.evaluate import JudgedQuery
 from service.pipeline import search
 from service.queries import SearchQuery
 
 _RERANK_K = 100
+EXIT_K = 10
+EXIT_CONFIDENCE = 0.99
 DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)
 RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0, 400.0, 600.0, 900.0)
 
@@ -74,11 +78,15 @@ class CurveFit:
 
 @dataclass(frozen=True, slots=True)
 class RelevanceFit:
-    """What was learned: the chosen mix with its curve, and that of the logit alone, None where it tells nothing."""
+    """What was learned: the chosen mix with its curve, and that of the logit alone, None where it tells nothing.
+
+    early_exit is None where there are too few queries to learn it from.
+    """
 
     choice: MixChoice
     mix: CurveFit
     pair: CurveFit | None
+    early_exit: EarlyExitCalibration | None
     n_queries: int
     n_candidates: int
     n_relevant: int
@@ -117,9 +125,31 @@ def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> Re
         choice,
         mix,
         pair=_fit_curve(pooled, LOGIT_ALONE, origin),
+        early_exit=fit_early_exit(collections, choice.mix, origin=origin),
         n_queries=int(pooled.owners.max()) + 1,
         n_candidates=pooled.labels.size,
         n_relevant=int(pooled.labels.sum()),
+    )
+
+
+def fit_early_exit(collections: Sequence[ScoredCandidates], mix: Mix, *, origin: str) -> EarlyExitCalibration | None:
+    """Return how many deviations keep the best EXIT_K of a query, None if there are too few queries to tell."""
+    weight, *rest = mix
+    needed: list[float] = []
+    for each in collections:
+        priors, logits = each.features[:, 1:] @ np.array(rest), each.features[:, 0]
+        for query in np.unique(each.queries):
+            own = np.flatnonzero(each.queries == query)
+            order = own[np.argsort(-priors[own], kind="stable")]
+            needed.append(needed_deviations(priors[order], logits[order], logit_weight=weight, k=EXIT_K))
+    if len(needed) < queries_needed(EXIT_CONFIDENCE):
+        return None
+    return EarlyExitCalibration(
+        deviations=max(0.0, learn_deviations(needed, confidence=EXIT_CONFIDENCE)),
+        confidence=EXIT_CONFIDENCE,
+        k=EXIT_K,
+        origin=origin,
+        n_queries=len(needed),
     )
 
 
@@ -206,7 +236,8 @@ async def scored_candidates(
     """Return every query's reranked candidates, judged by their document; on_done learns how many queries are done."""
     features, labels, owners = [], [], []
     for number, query in enumerate(queries):
-        outcome = await search(engine, SearchQuery(query.query, top_k=_RERANK_K, rerank_k=_RERANK_K, highlight=False))
+        asked = SearchQuery(query.query, top_k=_RERANK_K, rerank_k=_RERANK_K, settle_k=0, highlight=False)
+        outcome = await search(engine, asked)
         for result in outcome.results:
             scores = result.scores
             if scores.rerank_logit is None or scores.dense is None or scores.rrf is None:

@@ -19,6 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 CUT_SHORT = ("rerank", "read")
+RERANKED = ("read", "settled", "deadline")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
@@ -87,6 +88,12 @@ class Metrics:
             "Passages tokenized on the request path, because the index holds tokens of another tokenizer.",
             registry=self.registry,
         )
+        self.rerank_candidates = Counter(
+            "tercet_rerank_candidates",
+            "Candidates that were to be reranked: read, or left unread for one of two reasons.",
+            ("outcome",),
+            registry=self.registry,
+        )
         self.batch_items = Histogram(
             "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=self.registry
         )
@@ -109,9 +116,7 @@ class Metrics:
         )
 
     def _define_state(self) -> None:
-        self.engines = Gauge(
-            "tercet_engine_info", "What runs a model.", ("model", "engine"), registry=self.registry
-        )
+        self.engines = Gauge("tercet_engine_info", "What runs a model.", ("model", "engine"), registry=self.registry)
         self.index = Info("tercet_index", "The snapshot that is served.", registry=self.registry)
         self.index_passages = Gauge(
             "tercet_index_passages", "Passages in the snapshot that is served.", ("index",), registry=self.registry
@@ -158,6 +163,8 @@ class Metrics:
             self.requests_refused.labels(reason)
         for stage in CUT_SHORT:
             self.degraded.labels(stage)
+        for outcome in RERANKED:
+            self.rerank_candidates.labels(outcome)
         for outcome in OUTCOMES:
             self.answers.labels(outcome)
         for outcome in SWAPS:

@@ -1,10 +1,11 @@
 """The request path, top to bottom: admit, encode, retrieve, fuse, rerank, read, respond.
 
-How many candidates are looked at depends on retrieve_k and rerank_k only. A page (top_k, offset) is a slice of the
-ranking, so the union of pages is one page, and the decision that there is no answer does not depend on top_k.
+How many candidates are looked at depends on retrieve_k, rerank_k and settle_k only. A page (top_k, offset) is a slice
+of the ranking, so the union of pages is one page, and the decision that there is no answer does not depend on top_k.
 """
 
 import asyncio
+import math
 from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from indexer.filters import Filtered
 from indexer.fusion import reciprocal_rank_fusion
 from indexer.ranking import Hits
 from indexer.snapshot import Snapshot
+from models.calibration import logit
 from service.admission import Cost
 from service.answers import FoundAnswer, NoAnswer, found_answer, index_sources, no_answer, own_sources
 from service.candidates import RRF_K, Candidates, Result, facets, rank, results
@@ -22,7 +24,7 @@ from service.costs import answer_cost, reading_tokens, search_cost
 from service.engine import Engine, QueryVector
 from service.queries import AnswerQuery, SearchQuery
 from service.reading import read
-from service.reranking import NOTHING_RERANKED, RerankTask, rerank
+from service.reranking import NOTHING_RERANKED, Head, RerankTask, rerank
 from service.stages import Deadline, Stages
 
 T = TypeVar("T")
@@ -190,7 +192,7 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
     if query.rerank and encoded is not None:
         async with stages.stage("rerank"):
             to_read = reading_tokens(engine.models, query, snapshot) if isinstance(query, AnswerQuery) else 0
-            task = RerankTask(query.query, encoded, fused, query.rerank_k, to_read)
+            task = RerankTask(query.query, encoded, fused, query.rerank_k, _head(query), to_read)
             reranked, query_cut = await rerank(engine, snapshot, task, stages.deadline, skipped)
     else:
         reranked, query_cut = NOTHING_RERANKED, 0
@@ -208,6 +210,16 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         query_cut_tokens=max(query_cut, encoded.cut_tokens if encoded is not None else 0),
         skipped=skipped,
     )
+
+
+def _head(query: SearchQuery | AnswerQuery) -> Head | None:
+    """Return what of the ranking must be settled, None where every candidate is to be read."""
+    if query.settle_k == 0:
+        return None
+    if isinstance(query, AnswerQuery):
+        return Head(max(query.settle_k, query.read_k))
+    least = math.inf if query.min_score is None else logit(query.min_score)
+    return Head(query.settle_k, query.group_by_document, least)
 
 
 async def _encode(engine: Engine, query: SearchQuery | AnswerQuery, stages: Stages) -> QueryVector | None:

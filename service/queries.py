@@ -14,8 +14,9 @@ Mode: TypeAlias = Literal["hybrid", "dense", "bm25"]
 class SearchQuery:
     """What to search, and how deep. index is a name, None for the one that is served by default.
 
-    min_score is the least score of a result, on the scale that orders it: relevance where rerank is set, else the
-    mode's. facets are fields of which the facet_k most frequent values are counted.
+    settle_k is how many of the best results must be beyond change before the cross-encoder may leave others of the
+    rerank_k unread; 0 for never. min_score is the least score of a result, on the scale that orders it: relevance where
+    rerank is set, else the mode's. facets are fields of which the facet_k most frequent values are counted.
     """
 
     query: str
@@ -24,6 +25,7 @@ class SearchQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
+    settle_k: int = 10
     retrieve_k: int = 200
     highlight: bool = True
     explain: bool = False
@@ -47,6 +49,7 @@ class AnswerQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
+    settle_k: int = 10
     retrieve_k: int = 200
     index: str | None = None
     filter: Filter | None = None

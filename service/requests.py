@@ -36,7 +36,7 @@ _MIN_SCORE_FITS_ITS_SCALE: dict[str, JsonValue] = {
         {"properties": {"rerank": {"const": False}}, "required": ["rerank"]},
     ]
 }
-_IDLE_BESIDE_PASSAGES = frozenset({"mode", "rerank", "rerank_k", "retrieve_k", "read_k", "filter", "index"})
+_IDLE_BESIDE_PASSAGES = frozenset({"mode", "rerank", "rerank_k", "settle_k", "retrieve_k", "read_k", "filter", "index"})
 _RETRIEVES_OR_READS: dict[str, JsonValue] = {
     "anyOf": [
         {"properties": {"passages": {"type": "null"}}},
@@ -108,7 +108,16 @@ class _Retrieval(StrictBody):
         default="hybrid", description="What finds candidates: BM25 and the dual encoder, or one of them."
     )
     rerank: bool = Field(default=True, description="Whether the cross-encoder orders the best `rerank_k`.")
-    rerank_k: Whole = Field(default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads.")
+    rerank_k: Whole = Field(
+        default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads at most."
+    )
+    settle_k: Whole = Field(
+        default=10,
+        ge=0,
+        le=MAX_DEPTH,
+        description="It stops before `rerank_k` once no unread candidate is held to enter the best `settle_k`, "
+        "of which it is as sure as its calibration says; 0 to read them all. An answer settles at least `read_k`.",
+    )
     retrieve_k: Whole = Field(default=200, ge=1, le=MAX_DEPTH, description="How many candidates each leg finds.")
     filter: OptionalFilter = Field(
         default=None,

@@ -1,32 +1,72 @@
-"""The rerank stage: the cross-encoder reads the best candidates, as many as the deadline allows."""
+"""The rerank stage: the cross-encoder reads candidates, best prior first, until the head of the ranking is settled.
+
+It also stops where the deadline says so.
+"""
 
 import asyncio
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
+from models.early_exit import best_possible, kth_best, looks
 from models.tokenization import ModelInput
 from service.candidates import Reranked, best_first
 from service.engine import Engine, QueryVector
+from service.metrics import Metrics
 from service.reading import reading_seconds
 from service.stages import Deadline
+
+WhyUnread: TypeAlias = Literal["settled", "deadline"]
 
 RERANK_SHARE = 0.8  # of the time from a request's start to its deadline; the rest is for what comes after
 
 NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows, NO_HITS.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What no unread candidate may be able to change: the best k results, which are documents where grouped.
+
+    Nor may one stay unread that could reach the relevance logit least, which is infinite where there is no such bar.
+    """
+
+    k: int
+    is_grouped: bool = False
+    least: float = math.inf
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankTask:
-    """What to rerank: the best rerank_k of the fused candidates of a query, and the tokens that are to be read then."""
+    """What to rerank: the best rerank_k of the fused candidates of a query, and the tokens that are to be read then.
+
+    head is None where all of them are to be read.
+    """
 
     query: str
     encoded: QueryVector
     fused: Hits
     rerank_k: int
+    head: Head | None = None
     n_tokens_to_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidates:
+    """What can be read, best prior first: arrays (n,), and as many inputs; and whether the index holds their tokens."""
+
+    rows: Rows
+    dense_scores: NDArray[np.float32]
+    rrf_scores: NDArray[np.float64]
+    priors: NDArray[np.float64]
+    inputs: Sequence[ModelInput]
+    are_stored: bool
 
 
 async def rerank(
@@ -34,33 +74,33 @@ async def rerank(
 ) -> tuple[Reranked, int]:
     """Return the reranked candidates by relevance, and how many of the query's tokens were cut.
 
-    Candidates are read in fused order until `rerank_until`; those that were not read by then keep their fused order
-    below the others. What was left out is added to `skipped`.
+    Those that were not read keep their fused order below the others. What was left out is added to `skipped`.
     """
-    rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
-    if not rows.size:
+    if not task.fused.rows.size:
         skipped.append("rerank:nothing_retrieved")
         return NOTHING_RERANKED, 0
-    inputs, are_stored = await asyncio.to_thread(_pair_inputs, engine, snapshot, task.query, rows)
-    if not are_stored:
+    candidates = await asyncio.to_thread(_candidates, engine, snapshot, task)
+    if not candidates.are_stored:
         skipped.append("stored_tokens:other_tokenizer")
-        engine.metrics.retokenized_passages.inc(rows.size)
+        engine.metrics.retokenized_passages.inc(candidates.rows.size)
     until = rerank_until(engine, deadline, n_tokens_to_read=task.n_tokens_to_read)
-    logits = np.array(await engine.reranking.submit_until(inputs, until), np.float32)
-    if logits.size < rows.size:
-        skipped.append("rerank:deadline")
-        engine.metrics.degraded.labels("rerank").inc()
-        rows, rrf_scores = rows[: logits.size], rrf_scores[: logits.size]
-    dense_scores = snapshot.dense_scores(task.encoded.vector, rows).astype(np.float32)
-    relevance = engine.models.cross_encoder.calibration.relevance_logits(logits, dense_scores, rrf_scores)
+    logits, why_unread = await _read(engine, snapshot, candidates, task.head, until=until)
+    n_read = logits.size
+    if why_unread is not None:
+        skipped.append(f"rerank:{why_unread}")
+    _count(engine.metrics, n_read, why_unread, n_unread=len(candidates.inputs) - n_read)
+    rows = candidates.rows[:n_read]
+    relevance = engine.models.cross_encoder.calibration.relevance_logits(
+        logits, candidates.dense_scores[:n_read], candidates.rrf_scores[:n_read]
+    )
     order, others = best_first(relevance, rows, engine.metrics)
     if others.size:
         skipped.append("rerank:no_finite_score")
-    cut_tokens = np.array([item.passage_cut for item in inputs[: rows.size]], np.int64)
+    cut_tokens = np.array([item.passage_cut for item in candidates.inputs[:n_read]], np.int64)
     reranked = Reranked(
         rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order], not_finite=rows[others]
     )
-    return reranked, inputs[0].query_cut
+    return reranked, candidates.inputs[0].query_cut
 
 
 def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -> float:
@@ -68,11 +108,59 @@ def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -
     return deadline.earlier(reading_seconds(engine, n_tokens_to_read)).share(RERANK_SHARE)
 
 
-def _pair_inputs(engine: Engine, snapshot: Snapshot, query: str, rows: Rows) -> tuple[list[ModelInput], bool]:
-    """Return the cross-encoder's inputs, and whether the index's stored tokens could be used."""
+def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candidates:
     cross_encoder = engine.models.cross_encoder
+    rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
+    dense_scores = snapshot.dense_scores(task.encoded.vector, rows).astype(np.float32)
+    priors = cross_encoder.calibration.priors(dense_scores, rrf_scores)
+    order = np.argsort(-priors, kind="stable")
+    rows = rows[order]
     tokens = snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
-    if tokens is not None:
-        return cross_encoder.inputs(query, tokens), True
-    encoded = cross_encoder.tokenizer.encode_batch(snapshot.passage_texts(rows))
-    return cross_encoder.inputs(query, [text.ids for text in encoded]), False
+    are_stored = tokens is not None
+    if tokens is None:
+        tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(snapshot.passage_texts(rows))]
+    inputs = cross_encoder.inputs(task.query, tokens)
+    return _Candidates(rows, dense_scores[order], rrf_scores[order], priors[order], inputs, are_stored)
+
+
+async def _read(
+    engine: Engine, snapshot: Snapshot, candidates: _Candidates, head: Head | None, *, until: float
+) -> tuple[NDArray[np.float32], WhyUnread | None]:
+    """Return the rerank logits of as many candidates, from the first on, as were read, and why the others were not."""
+    n = len(candidates.inputs)
+    if engine.models.cross_encoder.early_exit is None:
+        head = None
+    logits = np.empty(0, np.float32)
+    for start, end in pairwise([0, *(looks(n) if head is not None else ()), n]):
+        read = await engine.reranking.submit_until(candidates.inputs[start:end], until)
+        logits = np.append(logits, np.array(read, np.float32))
+        if logits.size < end:
+            return logits, "deadline"
+        if end < n and head is not None and _is_settled(engine, snapshot, candidates, logits, head):
+            return logits, "settled"
+    return logits, None
+
+
+def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:
+    metrics.rerank_candidates.labels("read").inc(n_read)
+    if why_unread is not None:
+        metrics.rerank_candidates.labels(why_unread).inc(n_unread)
+    if why_unread == "deadline":
+        metrics.degraded.labels("rerank").inc()
+
+
+def _is_settled(
+    engine: Engine, snapshot: Snapshot, candidates: _Candidates, logits: NDArray[np.float32], head: Head
+) -> bool:
+    """Return whether no unread candidate is held to change the head of the ranking."""
+    cross_encoder = engine.models.cross_encoder
+    assert cross_encoder.early_exit is not None, "without a calibration all are read"
+    read, weight = logits.astype(np.float64), cross_encoder.calibration.logit_weight
+    deviations = cross_encoder.early_exit.deviations
+    reach = best_possible(candidates.priors, read, logit_weight=weight, deviations=deviations)
+    relevance = candidates.priors[: read.size] + weight * read
+    if head.is_grouped:
+        best = np.argsort(-relevance, kind="stable")
+        _, firsts = np.unique(snapshot.documents_of(candidates.rows[best]), return_index=True)
+        relevance = relevance[best[firsts]]
+    return reach < min(kth_best(relevance, head.k), head.least)

@@ -17,11 +17,14 @@ SKIPPED = (
     "and signs are all that the query has), `bm25:no_match` (no passage that the filter left holds a term of it), "
     "`rerank:not_requested`, `rerank:nothing_retrieved`, `rerank:no_finite_score` (the model gave no number for some "
     "candidates, which are marked `unscored` and keep their fused order), `stored_tokens:other_tokenizer` (passages "
-    "were tokenized for this request), `rerank:deadline` (it was cut short or left out, `rerank_k_used` says how "
+    "were tokenized for this request), `rerank:settled` (it stopped, as no other candidate is held to enter the best "
+    "`settle_k`), `rerank:deadline` (it was cut short or left out, `rerank_k_used` says how "
     "far: candidates that were not reranked keep their fused order), `read:deadline` (it was cut short: "
     "`n_passages_read` says how many of the best passages were read)."
 )
-RERANK_K_USED = "How many candidates were reranked; near the deadline fewer than asked for."
+RERANK_K_USED = (
+    "How many candidates were reranked: fewer than asked for if the best `settle_k` are settled, or near the deadline."
+)
 
 
 class ResponseBody(BaseModel):

@@ -176,6 +176,12 @@ MODELS = (
         (Query(rate("tercet_degraded_total", by="stage"), "{{stage}}"),),
     ),
     Panel(
+        "Candidates",
+        "short",
+        "Candidates a second for the cross-encoder: read, or left unread as the head was settled or for the deadline.",
+        (Query(rate("tercet_rerank_candidates_total", by="outcome"), "{{outcome}}"),),
+    ),
+    Panel(
         "Under way",
         "short",
         "Estimated tokens of the requests under way.",

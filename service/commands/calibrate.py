@@ -11,12 +11,20 @@ from rich.table import Table
 
 from indexer.files import shown_path
 from models.calibration import CurveQuality, ReliabilityBin
-from models.folder import ModelFolder, open_model_folder, write_settings
+from models.early_exit import queries_needed
+from models.folder import EarlyExitCalibration, ModelFolder, open_model_folder, write_settings
 from models.reader import Reader
 from models.training.calibrate import AnswerFit, fit_answer, read_all
 from models.training.data import read_questions
 from models.training.records import Source
-from service.calibrate import CurveFit, RelevanceFit, ScoredCandidates, fit_relevance, scored_candidates
+from service.calibrate import (
+    EXIT_CONFIDENCE,
+    CurveFit,
+    RelevanceFit,
+    ScoredCandidates,
+    fit_relevance,
+    scored_candidates,
+)
 from service.commands.data_sources import distinct_names
 from service.commands.evaluate import indexed_dataset
 from service.commands.faults import CommandError
@@ -93,12 +101,14 @@ def calibrate_reranker(task: RerankerTask, settings: Settings, *, as_json: bool)
     learned = {
         "relevance": fit.mix.calibration,
         "pair_relevance": fit.pair.calibration if fit.pair is not None else None,
+        "early_exit": fit.early_exit,
     }
     stored = write_settings(folder.path, folder.settings.model_copy(update=learned))
     _warn_of_few(fit.n_queries, "query")
     if as_json:
         curves = {"mix": _curve(fit.mix), "pair": _curve(fit.pair) if fit.pair is not None else None}
-        print_json(_head(stored) | asdict(fit) | curves)
+        early_exit = None if fit.early_exit is None else fit.early_exit.model_dump()
+        print_json(_head(stored) | asdict(fit) | curves | {"early_exit": early_exit})
     else:
         _print_relevance_fit(stored, fit)
 
@@ -203,9 +213,17 @@ def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
             f"{choice.standard_error:.3f}; the logit alone {choice.logit_ndcg:.3f}",
             "held out": _compared(fit.mix.platt, fit.mix.isotonic),
             "logit alone": alone,
+            "early exit": _exit(fit.early_exit),
         },
         fit.mix.reliability,
     )
+
+
+def _exit(found: EarlyExitCalibration | None) -> str:
+    if found is None:
+        return f"never: it takes {queries_needed(EXIT_CONFIDENCE)} queries to be sure at {EXIT_CONFIDENCE:.0%}"
+    kept = f"the best {found.k} of {found.confidence:.0%} of queries"
+    return f"{found.deviations:.2f} deviations keep {kept}"
 
 
 def _alone(pair: CurveFit) -> str:

@@ -1,5 +1,7 @@
 """Sigmoid, the relevance logit, the fits, and what says how good they are."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from models.calibration import (
     isotonic,
     isotonic_knots,
     log_loss,
+    logit,
     operating_points,
     platt,
     reliability_bins,
@@ -217,3 +220,12 @@ def test_operating_points_equal_a_count_of_what_reaches_each_threshold(of: list[
         assert point.n_answered == answered.sum()
         assert point.coverage == pytest.approx(weights[answered].sum() / weights.sum())
         assert point.precision == pytest.approx((weights * right)[answered].sum() / weights[answered].sum())
+
+
+@pytest.mark.parametrize("probability", [1e-300, 0.001, 0.5, 0.8, 1 - 1e-12, 1.0])
+def test_the_logit_undoes_the_sigmoid(probability: float) -> None:
+    assert sigmoid(np.array([logit(probability)]))[0] == pytest.approx(probability, rel=1e-9)
+
+
+def test_the_logit_of_nothing_is_below_all() -> None:
+    assert logit(0) == -math.inf

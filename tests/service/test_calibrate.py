@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from models.calibration import Calibration, fit_logistic, sigmoid
+from models.early_exit import queries_needed
 from models.errors import DataError
-from service.calibrate import ScoredCandidates, choose_mix, fit_relevance, ndcg_of_queries
+from service.calibrate import (
+    EXIT_CONFIDENCE,
+    EXIT_K,
+    ScoredCandidates,
+    choose_mix,
+    fit_early_exit,
+    fit_relevance,
+    ndcg_of_queries,
+)
 
 
 def made_candidates(*, by_dense: bool) -> ScoredCandidates:
@@ -107,3 +116,27 @@ def test_data_that_teaches_nothing_is_refused() -> None:
     ):
         with pytest.raises(DataError, match=reason):
             fit_relevance(collections, origin="made")
+
+
+def late_winners(n_queries: int, *, gain: float) -> ScoredCandidates:
+    """Return queries of 30 candidates; of the last query the one with the least prior wins, by a logit of gain."""
+    priors = np.tile(np.linspace(0.9, 0.1, 30), n_queries)
+    logits = np.tile(np.array([-1.0, 1.0] * 15), n_queries)
+    logits[-1] = gain
+    features = np.column_stack([logits, priors, np.zeros(priors.size)])
+    return ScoredCandidates(features, np.zeros(priors.size, np.bool_), np.repeat(np.arange(n_queries), 30))
+
+
+def test_the_early_exit_is_learned_from_enough_queries_only() -> None:
+    n = queries_needed(EXIT_CONFIDENCE)
+    assert fit_early_exit([late_winners(n - 1, gain=30)], (1.0, 20.0, 0.0), origin="made") is None
+    learned = fit_early_exit([late_winners(n, gain=30)], (1.0, 20.0, 0.0), origin="made")
+    assert learned is not None
+    assert (learned.k, learned.confidence, learned.n_queries, learned.origin) == (EXIT_K, EXIT_CONFIDENCE, n, "made")
+    assert learned.deviations > 1
+
+
+def test_one_query_in_many_does_not_move_the_early_exit() -> None:
+    usual = fit_early_exit([late_winners(200, gain=0)], (1.0, 20.0, 0.0), origin="made")
+    odd = fit_early_exit([late_winners(200, gain=30)], (1.0, 20.0, 0.0), origin="made")
+    assert usual == odd

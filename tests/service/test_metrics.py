@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import CUT_SHORT, MODELS, OUTCOMES, REFUSALS, STAGES, TRUNCATED, Metrics
+from service.metrics import CUT_SHORT, MODELS, OUTCOMES, REFUSALS, RERANKED, STAGES, TRUNCATED, Metrics
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -50,6 +50,7 @@ def test_series_of_closed_labels_exist_before_their_first_event() -> None:
     samples = exposed(Metrics())
     assert {dict(labels)["stage"] for labels in samples["tercet_stage_duration_seconds_count"]} == set(STAGES)
     assert {dict(labels)["outcome"] for labels in samples["tercet_answers_total"]} == set(OUTCOMES)
+    assert {dict(labels)["outcome"] for labels in samples["tercet_rerank_candidates_total"]} == set(RERANKED)
     assert {dict(labels)["what"] for labels in samples["tercet_truncated_total"]} == set(TRUNCATED)
     assert {dict(labels)["reason"] for labels in samples["tercet_requests_refused_total"]} == set(REFUSALS)
     assert {dict(labels)["stage"] for labels in samples["tercet_degraded_total"]} == set(CUT_SHORT)
