@@ -1,7 +1,8 @@
 """Measure the latency of /v1/search and /v1/answer, one request at a time, with the time of each stage.
 
 `python loadtests/latency.py QUERIES.jsonl.gz` against a running service; prints Markdown, or JSON with --json. What the
-client waits for is measured here; the stages are what the service reports in `timings_ms`.
+client waits for is measured here; the stages are what the service reports in `timings_ms`. With --settle-k given again,
+each query is asked in each way in turn: `--settle-k 0 --settle-k 10` compares reading all with the early exit.
 """
 
 import json
@@ -31,9 +32,9 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class RouteLatency:
-    """One route's latency as its client saw it, and by stage as the service reports it, stages in order."""
+    """One way's latency as its client saw it, and by stage as the service reports it, stages in order."""
 
-    route: str
+    name: str
     client: Quantiles
     stages: dict[str, Quantiles]
 
@@ -44,32 +45,42 @@ def quantiles(durations_ms: Sequence[float]) -> Quantiles:
     return Quantiles(len(durations_ms), float(p50), float(p95))
 
 
-def measure(client: httpx.Client, route: str, bodies: Sequence[dict[str, Any]]) -> RouteLatency:
-    """Post the bodies one after the other, the first few once more before them to warm up.
+def measure(
+    client: httpx.Client, route: str, queries: Sequence[str], ways: Sequence[dict[str, Any]]
+) -> list[RouteLatency]:
+    """Ask the queries one after the other, each in all ways, the first few once more before them to warm up.
 
     Raises:
         TargetError: a response is not 200.
     """
-    for body in bodies[:WARM_UP_REQUESTS]:
-        client.post(route, json=body)
-    waits_ms: list[float] = []
-    stages_ms: dict[str, list[float]] = {}
-    for body in bodies:
-        started = time.perf_counter()
-        response = client.post(route, json=body)
-        waits_ms.append(1000 * (time.perf_counter() - started))
-        if response.status_code != 200:
-            raise TargetError(f"{route} answered {response.status_code} to request {len(waits_ms)}: {response.text}")
-        for stage, spent_ms in response.json()["timings_ms"].items():
-            stages_ms.setdefault(stage, []).append(spent_ms)
-    return RouteLatency(route, quantiles(waits_ms), {stage: quantiles(spent) for stage, spent in stages_ms.items()})
+    for query in queries[:WARM_UP_REQUESTS]:
+        client.post(route, json={"query": query} | ways[0])
+    waits_ms: list[list[float]] = [[] for _ in ways]
+    stages_ms: list[dict[str, list[float]]] = [{} for _ in ways]
+    for query in queries:
+        for way, waits, stages in zip(ways, waits_ms, stages_ms, strict=True):
+            started = time.perf_counter()
+            response = client.post(route, json={"query": query} | way)
+            waits.append(1000 * (time.perf_counter() - started))
+            if response.status_code != 200:
+                raise TargetError(f"{route} answered {response.status_code} to request {len(waits)}: {response.text}")
+            for stage, spent_ms in response.json()["timings_ms"].items():
+                stages.setdefault(stage, []).append(spent_ms)
+    return [
+        RouteLatency(
+            f"{route}, settle_k {way['settle_k']}",
+            quantiles(waits),
+            {stage: quantiles(spent) for stage, spent in stages.items()},
+        )
+        for way, waits, stages in zip(ways, waits_ms, stages_ms, strict=True)
+    ]
 
 
 def markdown(measured: Sequence[RouteLatency]) -> str:
-    """Return one table: a column pair per route, the client's view first, then the service's stages."""
+    """Return one table: a column pair per way, the client's view first, then the service's stages."""
     longest_first = sorted(measured, key=lambda route: -len(route.stages))  # so that the stages keep their order
     names = ["client", *dict.fromkeys(stage for route in longest_first for stage in route.stages)]
-    head = " | ".join(f"`{route.route}` p50 ms | p95 ms" for route in measured)
+    head = " | ".join(f"`{route.name}` p50 ms | p95 ms" for route in measured)
     lines = [f"| n = {measured[0].client.n} | {head} |", "|---" * (1 + 2 * len(measured)) + "|"]
     for name in names:
         found = [route.client if name == "client" else route.stages.get(name) for route in measured]
@@ -83,14 +94,16 @@ def main(
     url: Annotated[str, typer.Option(help="The running service; on this machine.")] = "http://127.0.0.1:8000",
     n: Annotated[int, typer.Option(min=1, max=2000, help="How many queries.")] = 200,
     rerank_k: Annotated[int, typer.Option(min=1, max=1000, help="Candidates reranked per request.")] = 100,
+    settle_k: Annotated[list[int] | None, typer.Option(help="Results to settle; may be given again.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure both routes and print p50 and p95."""
     try:
         check_target(url)
-        bodies: list[dict[str, Any]] = [{"query": query, "rerank_k": rerank_k} for query in read_queries(queries, n=n)]
+        asked = read_queries(queries, n=n)
+        ways = [{"rerank_k": rerank_k, "settle_k": each} for each in settle_k or [10]]
         with httpx.Client(base_url=url, timeout=60) as client:
-            measured = [measure(client, route, bodies) for route in ("/v1/search", "/v1/answer")]
+            measured = [each for route in ("/v1/search", "/v1/answer") for each in measure(client, route, asked, ways)]
     except TargetError as error:
         sys.exit(str(error))
     typer.echo(json.dumps([asdict(route) for route in measured], indent=2) if as_json else markdown(measured))

@@ -27,7 +27,7 @@ def test_latency_is_measured_for_both_routes_and_every_stage(service: RunningSer
     done = run("latency.py", str(queries), "--url", service.url, "--json")
     assert done.returncode == 0, done.stderr
     search, answer = json.loads(done.stdout)
-    assert (search["route"], search["client"]["n"]) == ("/v1/search", 3)
+    assert (search["name"], search["client"]["n"]) == ("/v1/search, settle_k 10", 3)
     assert {"encode", "retrieve", "fuse", "rerank", "total"} <= set(search["stages"])
     assert {"read", "total"} <= set(answer["stages"])
     for route in (search, answer):
@@ -35,10 +35,12 @@ def test_latency_is_measured_for_both_routes_and_every_stage(service: RunningSer
 
 
 def test_latency_is_printed_as_a_table(service: RunningService, queries: Path) -> None:
-    done = run("latency.py", str(queries), "--url", service.url, "--n", "2")
+    ways = ["--settle-k", "0", "--settle-k", "3"]
+    done = run("latency.py", str(queries), "--url", service.url, "--n", "2", *ways)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "| n = 2 | `/v1/search` p50 ms | p95 ms | `/v1/answer` p50 ms | p95 ms |"
-    assert {line.count("|") for line in done.stdout.splitlines()} == {6}
+    names = [f"`{route}, settle_k {k}` p50 ms | p95 ms" for route in ("/v1/search", "/v1/answer") for k in (0, 3)]
+    assert done.stdout.splitlines()[0] == f"| n = 2 | {' | '.join(names)} |"
+    assert {line.count("|") for line in done.stdout.splitlines()} == {10}
 
 
 def test_k6_keeps_its_rate_and_reports_what_it_saw(service: RunningService, queries: Path) -> None:
