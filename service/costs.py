@@ -1,5 +1,6 @@
 """What a request will cost the models, in tokens, estimated before any of its work: of each text what a model reads."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,14 +13,21 @@ from service.queries import AnswerQuery, SearchQuery
 _CHARACTERS_PER_TOKEN = 4  # of English text
 
 
-def search_cost(models: Models, query: SearchQuery, snapshot: Snapshot) -> Cost:
-    """Return the tokens of encoding the query, and of reranking, which may be left out near a deadline."""
+def search_cost(models: Models, query: SearchQuery, snapshot: Snapshot, *, read_share: float = 1.0) -> Cost:
+    """Return the tokens of encoding the query, and of reranking, which may be left out near a deadline.
+
+    Args:
+        models: that will run.
+        query: what is asked.
+        snapshot: where.
+        read_share: of the candidates of a query that may stop early, how many are expected to be read.
+    """
     encoded = _encoded(query.query, models)
-    return Cost(encoded + _reranked(models, query, snapshot), encoded)
+    return Cost(encoded + _reranked(models, query, snapshot, read_share), encoded)
 
 
-def answer_cost(models: Models, query: AnswerQuery, snapshot: Snapshot | None) -> Cost:
-    """Return the tokens of an answer; snapshot is None for own passages, which are all read.
+def answer_cost(models: Models, query: AnswerQuery, snapshot: Snapshot | None, *, read_share: float = 1.0) -> Cost:
+    """Return the tokens of an answer, as `search_cost`; snapshot is None for own passages, which are all read.
 
     Of an index one passage must be read; near a deadline the others are left out, and reranking before them.
     """
@@ -27,7 +35,7 @@ def answer_cost(models: Models, query: AnswerQuery, snapshot: Snapshot | None) -
         return pairs_cost(query.query, [passage.text for passage in query.passages or []], models.reader.lengths)
     encoded, read = _encoded(query.query, models), reading_tokens(models, query, snapshot)
     least = encoded + reading_tokens(models, replace(query, read_k=1), snapshot)
-    return Cost(encoded + _reranked(models, query, snapshot) + read, least)
+    return Cost(encoded + _reranked(models, query, snapshot, read_share) + read, least)
 
 
 def reading_tokens(models: Models, query: AnswerQuery, snapshot: Snapshot) -> int:
@@ -58,11 +66,13 @@ def texts_cost(models: Models, texts: Sequence[str]) -> Cost:
     return Cost(tokens, tokens)
 
 
-def _reranked(models: Models, query: SearchQuery | AnswerQuery, snapshot: Snapshot) -> int:
+def _reranked(models: Models, query: SearchQuery | AnswerQuery, snapshot: Snapshot, read_share: float) -> int:
     if not query.rerank:
         return 0
     lengths = models.cross_encoder.lengths
     n_passages = min(query.rerank_k, snapshot.n_passages)
+    if query.settle_k:
+        n_passages = math.ceil(n_passages * read_share)
     return n_passages * _pair(query.query, snapshot.mean_passage_tokens, lengths, max_windows=1)
 
 

@@ -109,6 +109,7 @@ class Engine:
             models.reader.run, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("reader")
         )
         self.tokens_to_read = 0  # of all answers under way
+        self.read_share = 1.0  # of the candidates to rerank, in the last searches that might stop early
         self.admission = Admission(
             settings.max_admitted_tokens, tokens_per_second=self._tokens_per_second, refused=self.metrics.refused
         )
@@ -206,6 +207,10 @@ class Engine:
     def _tokens_per_second(self) -> float:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""
         return max(queue.tokens_per_second for queue in (self.encoding, self.reranking, self.reading))
+
+    def note_reranked(self, *, n_read: int, n_unread: int) -> None:
+        """Move read_share a twentieth of the way to that of one search."""
+        self.read_share += (n_read / (n_read + n_unread) - self.read_share) * 0.05
 
     def reading_rate(self) -> float:
         """Return how many tokens a second the reader was measured to do, or else any model; 0 while unknown."""

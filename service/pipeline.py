@@ -87,7 +87,7 @@ async def search_all(
         DeadlineExceeded: the deadline passed; it is checked in every stage.
     """
     with engine.borrowed(queries[0].index) as snapshot:
-        costs = [search_cost(engine.models, query, snapshot) for query in queries]
+        costs = [search_cost(engine.models, query, snapshot, read_share=engine.read_share) for query in queries]
         whole = Cost(sum(cost.tokens for cost in costs), sum(cost.least for cost in costs))
         with engine.admitted(whole, deadline) as deadline:
             return await _together(
@@ -139,7 +139,9 @@ async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None =
     """
     with (
         engine.borrowed(query.index) if query.passages is None else nullcontext() as snapshot,
-        engine.admitted(answer_cost(engine.models, query, snapshot), deadline) as deadline,
+        engine.admitted(
+            answer_cost(engine.models, query, snapshot, read_share=engine.read_share), deadline
+        ) as deadline,
         engine.will_read(reading_tokens(engine.models, query, snapshot) if snapshot is not None else 0),
     ):
         return await _answer(engine, snapshot, query, Stages(engine.metrics, deadline))

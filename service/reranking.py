@@ -88,7 +88,10 @@ async def rerank(
     n_read = logits.size
     if why_unread is not None:
         skipped.append(f"rerank:{why_unread}")
-    _count(engine.metrics, n_read, why_unread, n_unread=len(candidates.inputs) - n_read)
+    n_unread = len(candidates.inputs) - n_read
+    _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
+    if task.head is not None and why_unread != "deadline":
+        engine.note_reranked(n_read=n_read, n_unread=n_unread)
     rows = candidates.rows[:n_read]
     relevance = engine.models.cross_encoder.calibration.relevance_logits(
         logits, candidates.dense_scores[:n_read], candidates.rrf_scores[:n_read]

@@ -14,7 +14,7 @@ from models.folder import EarlyExitCalibration, RelevanceCalibration, open_model
 from service.settings import Settings
 from tests.conftest import TinyModels
 from tests.service.conftest import build_index, started, tiny_settings
-from tests.service.test_http import count
+from tests.service.test_http import count, engine_of
 
 WORDS = "bees honey harbour probe fog bread ferry ticket answer turku porto tuesday".split()
 N_DOCUMENTS = 80
@@ -110,6 +110,15 @@ def test_candidates_are_counted_by_what_became_of_them(exits: TestClient) -> Non
     search(exits)
     after = [count(exits, "tercet_rerank_candidates_total", outcome=each) for each in ("read", "settled", "deadline")]
     assert [b - a for a, b in zip(before, after, strict=True)] == [FIRST, N_DOCUMENTS - FIRST, 0]
+
+
+def test_the_next_search_is_priced_by_what_the_last_ones_read(exits: TestClient) -> None:
+    engine = engine_of(exits)
+    before = engine.read_share
+    search(exits, settle_k=0)
+    assert engine.read_share == before
+    search(exits)
+    assert engine.read_share == pytest.approx(before + (FIRST / N_DOCUMENTS - before) / 20)
 
 
 @pytest.fixture(scope="module")
