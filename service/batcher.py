@@ -1,18 +1,19 @@
-"""Merge the inputs of concurrent requests into batches for one model, which runs in one worker thread.
+"""Merge the inputs of concurrent requests into batches for one model, of which a few run at once.
 
 The contract, each clause of which is a test:
 
-1. A batch is what is waiting when the worker is free, up to a token budget. There is no timer, so a lone request
-   waits for nobody.
+1. A batch is what is waiting when fewer than n_in_flight batches run, up to a token budget. There is no timer, so a
+   lone request waits for nobody. Two in flight leave no thread of a model idle while the last inputs of a batch end.
 2. The oldest request gets half of the budget. The rest is dealt one input at a time to all who wait, oldest first.
-   So a long request is cut into slices, a short one joins the very next batch, and no request starves.
+   So a long request is cut into slices, a short one joins the very next batch, and no request starves. Of a request
+   that wants all its outputs the longest inputs go first, as those of one length run faster together.
 3. Callers who have left (their task was cancelled) cost no more model time.
 4. An exception reaches every caller of its batch and nobody else; the next batch runs.
 5. A caller may take what is done by some time: the outputs of its first inputs; the others cost no more model time.
 6. Stopping fails every waiter, and everybody who comes later.
 
-Left out: a limit to the queue, which is `service/admission.py`; sorting by length and padding. The sessions run each
-input alone, so a batch is only a list, and an input's score cannot depend on its neighbours.
+Left out: a limit to the queue, which is `service/admission.py`; padding. A batch is only a list to the sessions, and
+an input's score cannot depend on its neighbours.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import Generic, Protocol, TypeVar
 
 from service.problems import NotReady
@@ -39,9 +41,13 @@ class QueueObserver(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Waiter(Generic[Item, Output]):
-    """One caller: what of its inputs still waits, and what came back, by input position."""
+    """One caller: what of its inputs still waits, and what came back, by input position.
+
+    order holds the positions as they are taken, costs are in that order.
+    """
 
     items: Sequence[Item]
+    order: Sequence[int]
     costs: list[int]
     done: asyncio.Future[list[Output]]
     outputs: dict[int, Output] = field(default_factory=dict)
@@ -64,44 +70,48 @@ class MicroBatcher(Generic[Item, Output]):
         cost: Callable[[Item], int],
         max_batch_tokens: int,
         observer: QueueObserver,
+        n_in_flight: int = 1,
     ) -> None:
         self._run = run
         self._cost = cost
         self._max_batch_tokens = max_batch_tokens
         self._observer = observer
+        self._n_in_flight = n_in_flight
+        self._places = asyncio.Semaphore(n_in_flight)
+        self._last_end = 0.0
         self._queue: deque[_Waiter[Item, Output]] = deque()
         self._arrival = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads: ThreadPoolExecutor | None = None
         self.tokens_per_second = 0.0  # as measured of the last batches
 
     @property
     def waiting_tokens(self) -> int:
-        """Tokens in the queue, those of the running batch not counted."""
+        """Tokens in the queue, those of running batches not counted."""
         return sum(waiter.waiting_tokens() for waiter in self._queue if not waiter.done.done())
 
     @property
     def n_waiting(self) -> int:
-        """Inputs in the queue, those of the running batch not counted."""
+        """Inputs in the queue, those of running batches not counted."""
         return sum(len(waiter.items) - waiter.n_taken for waiter in self._queue if not waiter.done.done())
 
     def start(self) -> None:
         """Start the worker; belongs to the running event loop."""
         assert self._worker is None, "a batcher starts once"
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._threads = ThreadPoolExecutor(self._n_in_flight, thread_name_prefix="model")
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Fail every waiter, then wait for the batch that is running in the thread."""
+        """Fail every waiter, then wait for the batches that run."""
         worker, self._worker = self._worker, None
-        if worker is None or self._thread is None:
+        if worker is None or self._threads is None:
             return
         worker.cancel()
         for waiter in self._queue:
             _fail(waiter, NotReady("The service is stopping."))
         self._queue.clear()
         await asyncio.gather(worker, return_exceptions=True)
-        await asyncio.to_thread(self._thread.shutdown)
+        await asyncio.to_thread(self._threads.shutdown)
 
     async def submit(self, items: Sequence[Item]) -> list[Output]:
         """Return one output per item, in order; an empty list at once for no items.
@@ -110,7 +120,8 @@ class MicroBatcher(Generic[Item, Output]):
             NotReady: the batcher is stopped.
             Exception: whatever `run` raised for a batch with one of these items.
         """
-        return await self._enter(items).done if items else []
+        longest_first = sorted(range(len(items)), key=lambda position: -self._cost(items[position]))
+        return await self._enter(items, longest_first).done if items else []
 
     async def submit_until(self, items: Sequence[Item], at: float) -> list[Output]:
         """Return the outputs of as many items, from the first on, as are done by a time of the event loop's clock.
@@ -119,7 +130,7 @@ class MicroBatcher(Generic[Item, Output]):
         """
         if not items or at <= asyncio.get_running_loop().time():
             return []
-        waiter = self._enter(items)
+        waiter = self._enter(items, range(len(items)))
         limit = asyncio.timeout_at(at)
         try:
             async with limit:
@@ -127,32 +138,32 @@ class MicroBatcher(Generic[Item, Output]):
         except TimeoutError:
             if not limit.expired():
                 raise
-            return [waiter.outputs[i] for i in range(len(waiter.outputs))]  # they were taken in order
+            return [waiter.outputs[i] for i in takewhile(waiter.outputs.__contains__, count())]
 
-    def _enter(self, items: Sequence[Item]) -> _Waiter[Item, Output]:
+    def _enter(self, items: Sequence[Item], order: Sequence[int]) -> _Waiter[Item, Output]:
         if self._worker is None:
             raise NotReady("The service is stopping.")
-        costs = [self._cost(item) for item in items]
-        waiter = _Waiter[Item, Output](items, costs, asyncio.get_running_loop().create_future())
+        costs = [self._cost(items[position]) for position in order]
+        waiter = _Waiter[Item, Output](items, order, costs, asyncio.get_running_loop().create_future())
         self._queue.append(waiter)
         self._arrival.set()
         return waiter
 
     async def _work(self) -> None:
-        while True:
-            batch = self._take()
-            if not batch:
-                self._arrival.clear()
-                await self._arrival.wait()
-                continue
-            await self._run_batch(batch)
+        async with asyncio.TaskGroup() as running:
+            while True:
+                await self._places.acquire()
+                while not (batch := self._take()):
+                    self._arrival.clear()
+                    await self._arrival.wait()
+                running.create_task(self._run_batch(batch))
 
     def _take(self) -> list[tuple[_Waiter[Item, Output], int]]:
         """Remove the next batch from the queue; (waiter, input position) pairs, empty when nobody waits."""
         self._queue = deque(waiter for waiter in self._queue if not waiter.done.done())
         budget = self._max_batch_tokens
         batch = self._deal([self._queue[0]] if self._queue else [], budget // 2, at_least=1)
-        spent = sum(waiter.costs[position] for waiter, position in batch)
+        spent = sum(self._cost(waiter.items[position]) for waiter, position in batch)
         batch += self._deal(list(self._queue), budget - spent, at_least=0)
         self._queue = deque(waiter for waiter in self._queue if waiter.next_cost() is not None)
         return batch
@@ -170,17 +181,17 @@ class MicroBatcher(Generic[Item, Output]):
                 continue
             if cost > budget and len(dealt) >= at_least:
                 break
-            dealt.append((waiter, waiter.n_taken))
+            dealt.append((waiter, waiter.order[waiter.n_taken]))
             waiter.n_taken += 1
             budget -= cost
             turns.append(waiter)
         return dealt
 
     async def _run_batch(self, batch: list[tuple[_Waiter[Item, Output], int]]) -> None:
-        assert self._thread is not None
+        assert self._threads is not None
         items = [waiter.items[position] for waiter, position in batch]
         started = time.perf_counter()
-        running = asyncio.get_running_loop().run_in_executor(self._thread, self._run, items)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, self._run, items)
         try:
             outputs = await running
             pairs = list(zip(batch, outputs, strict=True))
@@ -192,16 +203,20 @@ class MicroBatcher(Generic[Item, Output]):
             for waiter, _ in batch:
                 _fail(waiter, error)
             return
-        self._measure(sum(waiter.costs[position] for waiter, position in batch), time.perf_counter() - started)
+        finally:
+            self._places.release()
+        self._measure(sum(self._cost(item) for item in items), started)
         self._observer.batch(len(batch))
         for (waiter, position), output in pairs:
             waiter.outputs[position] = output
             if len(waiter.outputs) == len(waiter.items) and not waiter.done.done():
                 waiter.done.set_result([waiter.outputs[i] for i in range(len(waiter.items))])
 
-    def _measure(self, tokens: int, seconds: float) -> None:
-        """Move the measured rate a fifth of the way to that of the last batch."""
-        rate = tokens / max(seconds, 1e-9)
+    def _measure(self, tokens: int, started: float) -> None:
+        """Move the measured rate a fifth of the way to that of the last batch, less the time it shared with another."""
+        end = time.perf_counter()
+        rate = tokens / max(end - max(started, self._last_end), 1e-9)
+        self._last_end = end
         self.tokens_per_second += (rate - self.tokens_per_second) * (0.2 if self.tokens_per_second else 1.0)
 
 

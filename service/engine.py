@@ -1,10 +1,10 @@
 """Models, one snapshot and their batchers: everything that answers requests, for the HTTP service and in process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from service.stages import Deadline
 
 Vector: TypeAlias = NDArray[np.float32]  # (dimension,), of length 1
 
+Output = TypeVar("Output")
+
+_BATCHES_IN_FLIGHT = 2  # of a model
 _WARM_UP_TEXT = "warm " * 400  # more than any window holds, so that the longest input has run once
 
 
@@ -98,20 +101,24 @@ class Engine:
         self._served = ServedSnapshot(snapshot)
         self._watching: list[asyncio.Task[None]] = []
         self.metrics = metrics if metrics is not None else Metrics()
-        budget = settings.batch_tokens_per_thread * model_runtime(settings).n_threads
-        self.encoding: MicroBatcher[ModelInput, Vector] = MicroBatcher(
-            self._encode, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("dual_encoder")
-        )
-        self.reranking: MicroBatcher[ModelInput, float] = MicroBatcher(
-            self._rerank, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("cross_encoder")
-        )
-        self.reading: MicroBatcher[ModelInput, SpanLogits] = MicroBatcher(
-            models.reader.run, cost=_tokens, max_batch_tokens=budget, observer=self.metrics.queue("reader")
-        )
+        self.encoding: MicroBatcher[ModelInput, Vector] = self._batcher("dual_encoder", self._encode)
+        self.reranking: MicroBatcher[ModelInput, float] = self._batcher("cross_encoder", self._rerank)
+        self.reading: MicroBatcher[ModelInput, SpanLogits] = self._batcher("reader", models.reader.run)
         self.tokens_to_read = 0  # of all answers under way
         self.read_share = 1.0  # of the candidates to rerank, in the last searches that might stop early
         self.admission = Admission(
             settings.max_admitted_tokens, tokens_per_second=self._tokens_per_second, refused=self.metrics.refused
+        )
+
+    def _batcher(
+        self, model: str, run: Callable[[Sequence[ModelInput]], Sequence[Output]]
+    ) -> MicroBatcher[ModelInput, Output]:
+        return MicroBatcher(
+            run,
+            cost=_tokens,
+            max_batch_tokens=self.settings.batch_tokens_per_thread * model_runtime(self.settings).n_threads,
+            observer=self.metrics.queue(model),
+            n_in_flight=_BATCHES_IN_FLIGHT,
         )
 
     async def start(self) -> None:

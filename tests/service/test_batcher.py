@@ -46,11 +46,17 @@ Batcher = MicroBatcher[int, int]
 Scenario = Callable[[Batcher, Model], Awaitable[None]]
 
 
-def play(scenario: Scenario, *, max_batch_tokens: int = 8) -> tuple[Model, Tally]:
+def play(scenario: Scenario, *, max_batch_tokens: int = 8, n_in_flight: int = 1) -> tuple[Model, Tally]:
     model, tally = Model(), Tally()
 
     async def main() -> None:
-        batcher = Batcher(model.run, cost=lambda item: item, max_batch_tokens=max_batch_tokens, observer=tally)
+        batcher = Batcher(
+            model.run,
+            cost=lambda item: item,
+            max_batch_tokens=max_batch_tokens,
+            observer=tally,
+            n_in_flight=n_in_flight,
+        )
         batcher.start()
         try:
             await scenario(batcher, model)
@@ -75,6 +81,12 @@ async def enter(*coroutines: Coroutine[Any, Any, list[int]]) -> list[asyncio.Tas
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     await asyncio.sleep(0)
     return tasks
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():
+            await asyncio.sleep(0.01)
 
 
 def test_outputs_come_back_in_the_order_of_the_items() -> None:
@@ -104,6 +116,28 @@ def test_a_batch_is_what_waited_while_the_worker_was_busy() -> None:
     model, tally = play(scenario)
     assert model.batches == [[1], [2, 3]]
     assert tally.batch_items == [1, 2]
+
+
+def test_as_many_batches_run_at_once_as_may_be_in_flight() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(batcher.submit([2]), batcher.submit([3]))
+        await until(lambda: len(model.batches) == 2)
+        assert (batcher.n_waiting, model.batches) == (0, [[1], [2, 3]])
+        last = await enter(batcher.submit([4]))
+        assert batcher.n_waiting == 1
+        model.gate.set()
+        assert await asyncio.gather(held, *waiting, *last) == [[-1], [-2], [-3], [-4]]
+
+    play(scenario, n_in_flight=2)
+
+
+def test_the_longest_inputs_go_first_where_all_are_wanted() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        assert await batcher.submit([2, 7, 1, 5]) == [-2, -7, -1, -5]
+
+    model, _ = play(scenario, max_batch_tokens=8)
+    assert model.batches == [[7], [5, 2, 1]]
 
 
 def test_a_batch_keeps_to_the_token_budget() -> None:
@@ -226,6 +260,25 @@ def test_what_was_done_before_the_time_is_kept() -> None:
 
     model, _ = play(scenario)
     assert model.batches == [[8], [7], [5]]
+
+
+def test_what_was_done_by_a_time_is_without_gaps() -> None:
+    """A later batch may end before an earlier one; what it gave is of no use."""
+    slow = threading.Event()
+
+    def run(items: Sequence[int]) -> list[int]:
+        assert 7 not in items or slow.wait(10)
+        return [-item for item in items]
+
+    async def main() -> None:
+        batcher = Batcher(run, cost=lambda item: item, max_batch_tokens=8, observer=Tally(), n_in_flight=2)
+        batcher.start()
+        soon = asyncio.get_running_loop().time() + 0.2
+        assert await batcher.submit_until([8, 7, 6], soon) == [-8]
+        slow.set()
+        await batcher.stop()
+
+    asyncio.run(main())
 
 
 def test_stopping_fails_every_waiter_and_everybody_who_comes_later() -> None:
