@@ -21,7 +21,7 @@ from typing import Annotated
 import httpx
 import numpy as np
 import typer
-from target import TargetError, check_target, read_queries
+from target import TargetError, check_target, read_queries, told_of_hits
 
 LEVELS = (1, 4, 16)
 PROBE_SECONDS = 0.02
@@ -132,7 +132,8 @@ def measure(url: str, queries: Sequence[str], *, n_clients: int, body: dict[str,
 
 def measure_fairness(url: str, queries: Sequence[str]) -> tuple[float, float]:
     """Return the median latency of a short search alone, and beside a client with the longest ones, in milliseconds."""
-    short, long = Client(url, {"rerank_k": 1}), Client(url, {"rerank_k": LONG_RERANK_K, "retrieve_k": LONG_RERANK_K})
+    longest: dict[str, object] = {"rerank_k": LONG_RERANK_K, "retrieve_k": LONG_RERANK_K, "settle_k": 0}
+    short, long = Client(url, {"rerank_k": 1}), Client(url, longest)
     found = []
     for query in queries:
         short.search(query)
@@ -150,16 +151,18 @@ def main(
     url: Annotated[str, typer.Option(help="The running service; on this machine.")] = "http://127.0.0.1:8000",
     n: Annotated[int, typer.Option(min=1, max=5000, help="Searches at each number of clients.")] = 96,
     rerank_k: Annotated[int, typer.Option(min=0, max=1000, help="Candidates reranked; 0 to leave it out.")] = 100,
+    settle_k: Annotated[int, typer.Option(min=0, max=1000, help="Results to settle; 0 to read all candidates.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a line for each number of clients, and the medians of a short search alone and beside a long one."""
-    body: dict[str, object] = {"rerank_k": rerank_k} if rerank_k else {"rerank": False}
+    body: dict[str, object] = {"rerank_k": rerank_k, "settle_k": settle_k} if rerank_k else {"rerank": False}
     try:
         check_target(url)
         asked = list(islice(cycle(read_queries(queries, n=n)), n))
         measure(url, asked[:5], n_clients=1, body=body)  # to warm up
-        levels = [measure(url, asked, n_clients=n_clients, body=body) for n_clients in LEVELS]
-        alone, beside = measure_fairness(url, asked[:20])
+        with told_of_hits(url):
+            levels = [measure(url, asked, n_clients=n_clients, body=body) for n_clients in LEVELS]
+            alone, beside = measure_fairness(url, asked[:20])
     except TargetError as error:
         sys.exit(str(error))
     if as_json:

@@ -21,7 +21,7 @@ from typing import Annotated
 import httpx
 import numpy as np
 import typer
-from target import TargetError, check_target, read_queries
+from target import TargetError, check_target, read_queries, told_of_hits
 
 INDEX = "jobs-latency"
 START_SECONDS = 120
@@ -159,7 +159,7 @@ def main(
     try:
         check_target(url)
         asked = list(islice(cycle(read_queries(queries, n=n)), n))
-        with httpx.Client(base_url=url, timeout=120) as client:
+        with told_of_hits(url), httpx.Client(base_url=url, timeout=120) as client:
             measure(client, asked[:5], source=None, rerank_k=rerank_k)  # to warm up
             for _ in range(rounds):
                 measured.append(measure(client, asked, source=None, rerank_k=rerank_k))

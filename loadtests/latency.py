@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import httpx
 import numpy as np
 import typer
-from target import TargetError, check_target, read_queries
+from target import TargetError, check_target, read_queries, told_of_hits
 
 WARM_UP_REQUESTS = 5
 
@@ -102,7 +102,7 @@ def main(
         check_target(url)
         asked = read_queries(queries, n=n)
         ways = [{"rerank_k": rerank_k, "settle_k": each} for each in settle_k or [10]]
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with told_of_hits(url), httpx.Client(base_url=url, timeout=60) as client:
             measured = [each for route in ("/v1/search", "/v1/answer") for each in measure(client, route, asked, ways)]
     except TargetError as error:
         sys.exit(str(error))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from target import TargetError, check_target, read_queries
+from target import TargetError, check_target, read_queries, told_of_hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def main(
     load = Load(route=route, rate=rate, seconds=seconds, clients=clients, rerank_k=rerank_k)
     try:
         check_target(url)
-        found = run_k6(url, load, read_queries(queries, n=2000))
+        with told_of_hits(url):
+            found = run_k6(url, load, read_queries(queries, n=2000))
     except TargetError as error:
         sys.exit(str(error))
     typer.echo(json.dumps({"load": asdict(load), "outcome": asdict(found)}) if as_json else markdown(load, found))

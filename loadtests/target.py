@@ -2,10 +2,14 @@
 
 import gzip
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -54,3 +58,29 @@ def check_target(url: str) -> None:
         raise TargetError(f"Nothing answers at {url}: {type(error).__name__}; start it with `tercet serve`.") from error
     if status != 200:
         raise TargetError(f"The service at {url} is not ready: /readyz has status {status}.")
+
+
+def cache_lookups(client: httpx.Client) -> dict[str, tuple[float, float]]:
+    """Return what the service looked up in its cache so far: (hits, misses) by what it was."""
+    counted = {
+        (sample.labels["what"], sample.labels["outcome"]): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").raise_for_status().text)
+        for sample in family.samples
+        if sample.name == "tercet_cache_lookups_total"
+    }
+    return {what: (counted[what, "hit"], counted[what, "miss"]) for what in sorted({what for what, _ in counted})}
+
+
+@contextmanager
+def told_of_hits(url: str) -> Iterator[None]:
+    """Say at the end if the cache of the service answered for its models, whose speed is then not what was measured."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        before = cache_lookups(client)
+        yield
+        n_hits = sum(hits - before[what][0] for what, (hits, _) in cache_lookups(client).items())
+    if n_hits:
+        print(
+            f"Beware: {n_hits:,.0f} vectors and logits came from the service's cache; to measure its models, start it "
+            "with TERCET_CACHE_BYTES=0.",
+            file=sys.stderr,
+        )

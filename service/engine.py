@@ -4,10 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TypeVar
 
 from indexer.snapshot import Snapshot
 from models.cross_encoder import CrossEncoder
@@ -20,11 +17,10 @@ from service.admission import Admission, Cost
 from service.batcher import MicroBatcher
 from service.metrics import Metrics
 from service.problems import UnknownIndex
+from service.query_cache import QueryCache, QueryVector, Vector
 from service.serving import ServedSnapshot, Watcher, watch_files
 from service.settings import Settings
 from service.stages import Deadline
-
-Vector: TypeAlias = NDArray[np.float32]  # (dimension,), of length 1
 
 Output = TypeVar("Output")
 
@@ -44,14 +40,6 @@ class Models:
         """Return what runs each model, by the model's kind."""
         models = (self.dual_encoder, self.cross_encoder, self.reader)
         return {model.folder.settings.kind.replace("-", "_"): model.engine for model in models}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryVector:
-    """A query's vector, and how many of its tokens did not fit the encoder."""
-
-    vector: Vector
-    cut_tokens: int
 
 
 def load_models(settings: Settings) -> Models:
@@ -104,6 +92,7 @@ class Engine:
         self.encoding: MicroBatcher[ModelInput, Vector] = self._batcher("dual_encoder", self._encode)
         self.reranking: MicroBatcher[ModelInput, float] = self._batcher("cross_encoder", self._rerank)
         self.reading: MicroBatcher[ModelInput, SpanLogits] = self._batcher("reader", models.reader.run)
+        self.cache = QueryCache(settings.cache_bytes, self.metrics)
         self.tokens_to_read = 0  # of all answers under way
         self.read_share = 1.0  # of the candidates to rerank, in the last searches that might stop early
         self.admission = Admission(
@@ -165,6 +154,7 @@ class Engine:
 
     def _say_what_is_served(self) -> None:
         snapshot = self.snapshot
+        self.cache.serve(snapshot.snapshot_id)
         self.metrics.watch_index(
             index=snapshot.index_name, snapshot=snapshot.snapshot_id, n_passages=snapshot.n_passages
         )
@@ -229,9 +219,14 @@ class Engine:
         Raises:
             NotReady: as `MicroBatcher.submit`.
         """
+        known = self.cache.vector(query)
+        if known is not None:
+            return known
         [item] = await asyncio.to_thread(self.models.dual_encoder.inputs, [query], "query")
         [vector] = await self.encoding.submit([item])
-        return QueryVector(vector, item.passage_cut)
+        found = QueryVector(vector, item.passage_cut)
+        self.cache.keep_vector(query, found)
+        return found
 
     def _encode(self, inputs: Sequence[ModelInput]) -> list[Vector]:
         return list(self.models.dual_encoder.vectors(inputs))

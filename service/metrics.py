@@ -19,6 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 CUT_SHORT = ("rerank", "read")
+CACHED = ("vector", "logit")
 RERANKED = ("read", "settled", "deadline")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
@@ -94,6 +95,13 @@ class Metrics:
             ("outcome",),
             registry=self.registry,
         )
+        self.cache_lookups = Counter(
+            "tercet_cache_lookups",
+            "Query vectors and rerank logits that were needed, by whether they were known.",
+            ("what", "outcome"),
+            registry=self.registry,
+        )
+        self.cache_bytes = Gauge("tercet_cache_bytes", "Memory that they take.", registry=self.registry)
         self.batch_items = Histogram(
             "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=self.registry
         )
@@ -163,6 +171,9 @@ class Metrics:
             self.requests_refused.labels(reason)
         for stage in CUT_SHORT:
             self.degraded.labels(stage)
+        for what in CACHED:
+            for outcome in ("hit", "miss"):
+                self.cache_lookups.labels(what, outcome)
         for outcome in RERANKED:
             self.rerank_candidates.labels(outcome)
         for outcome in OUTCOMES:

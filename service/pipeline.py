@@ -21,8 +21,9 @@ from service.admission import Cost
 from service.answers import FoundAnswer, NoAnswer, found_answer, index_sources, no_answer, own_sources
 from service.candidates import RRF_K, Candidates, Result, facets, rank, results
 from service.costs import answer_cost, reading_tokens, search_cost
-from service.engine import Engine, QueryVector
+from service.engine import Engine
 from service.queries import AnswerQuery, SearchQuery
+from service.query_cache import QueryVector
 from service.reading import read
 from service.reranking import NOTHING_RERANKED, Head, RerankTask, rerank
 from service.stages import Deadline, Stages

@@ -18,8 +18,9 @@ from indexer.snapshot import Snapshot
 from models.early_exit import best_possible, kth_best, looks
 from models.tokenization import ModelInput
 from service.candidates import Reranked, best_first
-from service.engine import Engine, QueryVector
+from service.engine import Engine
 from service.metrics import Metrics
+from service.query_cache import Logits, QueryVector
 from service.reading import reading_seconds
 from service.stages import Deadline
 
@@ -69,6 +70,55 @@ class _Candidates:
     are_stored: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """The candidates of one query, and what reads them."""
+
+    engine: Engine
+    snapshot: Snapshot
+    query: str
+    candidates: _Candidates
+
+    async def logits(self, head: Head | None, *, until: float) -> tuple[Logits, WhyUnread | None]:
+        """Return the rerank logits of as many candidates, from the first on, as were read, and why not of all."""
+        n = len(self.candidates.inputs)
+        if self.engine.models.cross_encoder.early_exit is None:
+            head = None
+        logits = np.empty(0, np.float32)
+        for start, end in pairwise([0, *(looks(n) if head is not None else ()), n]):
+            logits = np.append(logits, await self._slice(slice(start, end), until=until))
+            if logits.size < end:
+                return logits, "deadline"
+            if end < n and head is not None and self._is_settled(logits, head):
+                return logits, "settled"
+        return logits, None
+
+    async def _slice(self, part: slice, *, until: float) -> Logits:
+        """Return the logits of a part, as many of the first as are known or could be read."""
+        cache, snapshot_id = self.engine.cache, self.snapshot.snapshot_id
+        rows, inputs = self.candidates.rows[part], self.candidates.inputs[part]
+        logits = cache.logits(snapshot_id, self.query, rows)
+        unknown = np.flatnonzero(np.isnan(logits))
+        read = await self.engine.reranking.submit_until([inputs[i] for i in unknown.tolist()], until)
+        logits[unknown[: len(read)]] = read
+        cache.keep_logits(snapshot_id, self.query, rows, logits)
+        return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
+
+    def _is_settled(self, logits: Logits, head: Head) -> bool:
+        """Return whether no unread candidate is held to change the head of the ranking."""
+        cross_encoder, candidates = self.engine.models.cross_encoder, self.candidates
+        assert cross_encoder.early_exit is not None, "without a calibration all are read"
+        read, weight = logits.astype(np.float64), cross_encoder.calibration.logit_weight
+        deviations = cross_encoder.early_exit.deviations
+        reach = best_possible(candidates.priors, read, logit_weight=weight, deviations=deviations)
+        relevance = candidates.priors[: read.size] + weight * read
+        if head.is_grouped:
+            best = np.argsort(-relevance, kind="stable")
+            _, firsts = np.unique(self.snapshot.documents_of(candidates.rows[best]), return_index=True)
+            relevance = relevance[best[firsts]]
+        return reach < min(kth_best(relevance, head.k), head.least)
+
+
 async def rerank(
     engine: Engine, snapshot: Snapshot, task: RerankTask, deadline: Deadline, skipped: list[str]
 ) -> tuple[Reranked, int]:
@@ -84,7 +134,7 @@ async def rerank(
         skipped.append("stored_tokens:other_tokenizer")
         engine.metrics.retokenized_passages.inc(candidates.rows.size)
     until = rerank_until(engine, deadline, n_tokens_to_read=task.n_tokens_to_read)
-    logits, why_unread = await _read(engine, snapshot, candidates, task.head, until=until)
+    logits, why_unread = await _Reading(engine, snapshot, task.query, candidates).logits(task.head, until=until)
     n_read = logits.size
     if why_unread is not None:
         skipped.append(f"rerank:{why_unread}")
@@ -126,44 +176,9 @@ def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candid
     return _Candidates(rows, dense_scores[order], rrf_scores[order], priors[order], inputs, are_stored)
 
 
-async def _read(
-    engine: Engine, snapshot: Snapshot, candidates: _Candidates, head: Head | None, *, until: float
-) -> tuple[NDArray[np.float32], WhyUnread | None]:
-    """Return the rerank logits of as many candidates, from the first on, as were read, and why the others were not."""
-    n = len(candidates.inputs)
-    if engine.models.cross_encoder.early_exit is None:
-        head = None
-    logits = np.empty(0, np.float32)
-    for start, end in pairwise([0, *(looks(n) if head is not None else ()), n]):
-        read = await engine.reranking.submit_until(candidates.inputs[start:end], until)
-        logits = np.append(logits, np.array(read, np.float32))
-        if logits.size < end:
-            return logits, "deadline"
-        if end < n and head is not None and _is_settled(engine, snapshot, candidates, logits, head):
-            return logits, "settled"
-    return logits, None
-
-
 def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:
     metrics.rerank_candidates.labels("read").inc(n_read)
     if why_unread is not None:
         metrics.rerank_candidates.labels(why_unread).inc(n_unread)
     if why_unread == "deadline":
         metrics.degraded.labels("rerank").inc()
-
-
-def _is_settled(
-    engine: Engine, snapshot: Snapshot, candidates: _Candidates, logits: NDArray[np.float32], head: Head
-) -> bool:
-    """Return whether no unread candidate is held to change the head of the ranking."""
-    cross_encoder = engine.models.cross_encoder
-    assert cross_encoder.early_exit is not None, "without a calibration all are read"
-    read, weight = logits.astype(np.float64), cross_encoder.calibration.logit_weight
-    deviations = cross_encoder.early_exit.deviations
-    reach = best_possible(candidates.priors, read, logit_weight=weight, deviations=deviations)
-    relevance = candidates.priors[: read.size] + weight * read
-    if head.is_grouped:
-        best = np.argsort(-relevance, kind="stable")
-        _, firsts = np.unique(snapshot.documents_of(candidates.rows[best]), return_index=True)
-        relevance = relevance[best[firsts]]
-    return reach < min(kth_best(relevance, head.k), head.least)

@@ -104,6 +104,12 @@ class Settings(BaseSettings):
         description="Token budget of one batch for each thread: about an eighth of a second of reranking. "
         "Two batches of a model run at once, so a short request waits for a quarter at most.",
     )
+    cache_bytes: int = Field(
+        default=16_000_000,
+        ge=0,
+        description="Memory for the vectors of recent queries and the rerank logits of what they found, which go when "
+        "another snapshot is served; 0 to compute them anew each time.",
+    )
     max_admitted_tokens: int = Field(
         default=500_000,
         ge=1,
