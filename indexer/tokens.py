@@ -13,6 +13,7 @@ from types import TracebackType
 import numpy as np
 
 from indexer.errors import SnapshotError
+from indexer.mapped import mapped_bytes
 from indexer.ranking import Rows
 from models.tokenization import TokenIds
 
@@ -66,7 +67,7 @@ class TokenFile:
         Raises:
             SnapshotError: the file is too short or of another kind.
         """
-        mapped = np.memmap(path, np.uint8, mode="r") if path.stat().st_size >= _HEADER.size else np.zeros(64, np.uint8)
+        mapped = mapped_bytes(path) if path.stat().st_size >= _HEADER.size else np.zeros(64, np.uint8)
         magic, fingerprint, id_bytes, _, n_passages, n_ids = _HEADER.unpack(mapped[: _HEADER.size].tobytes())
         starts_at = _HEADER.size + n_ids * id_bytes + (-(_HEADER.size + n_ids * id_bytes)) % 8
         if magic != _MAGIC or mapped.size != starts_at + 8 * (n_passages + 1):

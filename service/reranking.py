@@ -5,8 +5,7 @@ It also stops where the deadline says so.
 
 import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -60,28 +59,31 @@ class RerankTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidates:
-    """What can be read, best prior first: arrays (n,), and as many inputs; and whether the index holds their tokens."""
+    """What can be read, best prior first: arrays (n,)."""
 
     rows: Rows
     dense_scores: NDArray[np.float32]
     rrf_scores: NDArray[np.float64]
     priors: NDArray[np.float64]
-    inputs: Sequence[ModelInput]
-    are_stored: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Reading:
-    """The candidates of one query, and what reads them."""
+    """The candidates of one query, what reads them, and the inputs made of the first of them so far.
+
+    n_retokenized of these were tokenized anew, since the index holds tokens of another tokenizer.
+    """
 
     engine: Engine
     snapshot: Snapshot
     query: str
     candidates: _Candidates
+    inputs: list[ModelInput] = field(default_factory=list)
+    n_retokenized: int = 0
 
     async def logits(self, head: Head | None, *, until: float) -> tuple[Logits, WhyUnread | None]:
         """Return the rerank logits of as many candidates, from the first on, as were read, and why not of all."""
-        n = len(self.candidates.inputs)
+        n = self.candidates.rows.size
         if self.engine.models.cross_encoder.early_exit is None:
             head = None
         logits = np.empty(0, np.float32)
@@ -96,13 +98,24 @@ class _Reading:
     async def _slice(self, part: slice, *, until: float) -> Logits:
         """Return the logits of a part, as many of the first as are known or could be read."""
         cache, snapshot_id = self.engine.cache, self.snapshot.snapshot_id
-        rows, inputs = self.candidates.rows[part], self.candidates.inputs[part]
+        rows = self.candidates.rows[part]
+        inputs = await asyncio.to_thread(self._pair_inputs, rows)
+        self.inputs += inputs
         logits = cache.logits(snapshot_id, self.query, rows)
         unknown = np.flatnonzero(np.isnan(logits))
         read = await self.engine.reranking.submit_until([inputs[i] for i in unknown.tolist()], until)
         logits[unknown[: len(read)]] = read
         cache.keep_logits(snapshot_id, self.query, rows, logits)
         return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
+
+    def _pair_inputs(self, rows: Rows) -> list[ModelInput]:
+        cross_encoder = self.engine.models.cross_encoder
+        tokens = self.snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
+        if tokens is None:
+            self.n_retokenized += rows.size
+            texts = self.snapshot.passage_texts(rows)
+            tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(texts)]
+        return cross_encoder.inputs(self.query, tokens)
 
     def _is_settled(self, logits: Logits, head: Head) -> bool:
         """Return whether no unread candidate is held to change the head of the ranking."""
@@ -130,15 +143,15 @@ async def rerank(
         skipped.append("rerank:nothing_retrieved")
         return NOTHING_RERANKED, 0
     candidates = await asyncio.to_thread(_candidates, engine, snapshot, task)
-    if not candidates.are_stored:
-        skipped.append("stored_tokens:other_tokenizer")
-        engine.metrics.retokenized_passages.inc(candidates.rows.size)
+    reading = _Reading(engine, snapshot, task.query, candidates)
     until = rerank_until(engine, deadline, n_tokens_to_read=task.n_tokens_to_read)
-    logits, why_unread = await _Reading(engine, snapshot, task.query, candidates).logits(task.head, until=until)
-    n_read = logits.size
+    logits, why_unread = await reading.logits(task.head, until=until)
+    if reading.n_retokenized:
+        skipped.append("stored_tokens:other_tokenizer")
+        engine.metrics.retokenized_passages.inc(reading.n_retokenized)
     if why_unread is not None:
         skipped.append(f"rerank:{why_unread}")
-    n_unread = len(candidates.inputs) - n_read
+    n_read, n_unread = logits.size, candidates.rows.size - logits.size
     _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
     if task.head is not None and why_unread != "deadline":
         engine.note_reranked(n_read=n_read, n_unread=n_unread)
@@ -149,11 +162,11 @@ async def rerank(
     order, others = best_first(relevance, rows, engine.metrics)
     if others.size:
         skipped.append("rerank:no_finite_score")
-    cut_tokens = np.array([item.passage_cut for item in candidates.inputs[:n_read]], np.int64)
+    cut_tokens = np.array([item.passage_cut for item in reading.inputs[:n_read]], np.int64)
     reranked = Reranked(
         rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order], not_finite=rows[others]
     )
-    return reranked, candidates.inputs[0].query_cut
+    return reranked, reading.inputs[0].query_cut
 
 
 def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -> float:
@@ -162,18 +175,11 @@ def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -
 
 
 def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candidates:
-    cross_encoder = engine.models.cross_encoder
     rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
     dense_scores = snapshot.dense_scores(task.encoded.vector, rows).astype(np.float32)
-    priors = cross_encoder.calibration.priors(dense_scores, rrf_scores)
+    priors = engine.models.cross_encoder.calibration.priors(dense_scores, rrf_scores)
     order = np.argsort(-priors, kind="stable")
-    rows = rows[order]
-    tokens = snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
-    are_stored = tokens is not None
-    if tokens is None:
-        tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(snapshot.passage_texts(rows))]
-    inputs = cross_encoder.inputs(task.query, tokens)
-    return _Candidates(rows, dense_scores[order], rrf_scores[order], priors[order], inputs, are_stored)
+    return _Candidates(rows[order], dense_scores[order], rrf_scores[order], priors[order])
 
 
 def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:

@@ -33,6 +33,6 @@ def test_joined_arrays_come_back_mapped_even_if_empty(tmp_path: Path, parts: lis
     save_joined(tmp_path / "a.npy", [np.array(part, np.int32) for part in parts], np.int32)
     loaded = mapped_array(tmp_path / "a.npy", np.int32)
     assert loaded.tolist() == [each for part in parts for each in part]
-    assert isinstance(loaded, np.memmap) == bool(loaded.size)
+    assert isinstance(loaded.base, np.memmap) == bool(loaded.size)
     (tmp_path / "empty").write_bytes(b"")
     assert mapped_bytes(tmp_path / "empty").size == 0
