@@ -144,16 +144,16 @@ def check_sections(text: str) -> None:
 
 def check_words(text: str) -> None:
     """A word's place is its slice, which alone gives the same terms; matches are slices apart from each other."""
-    terms: set[str] = set()
-    analyzer, end = Analyzer.of("english"), 0
-    for word in analyzer.occurrences(text):
-        assert end <= word.start + 1, "only pairs of unspaced characters overlap, by one"
-        assert word.start < word.end <= len(text)
-        assert all(word.terms)
-        assert analyzer.analyze(text[word.start : word.end]) == list(word.terms)
-        terms.update(word.terms)
-        end = word.end
-    found = analyzer.matches(text, frozenset(terms))
+    seen: set[str] = set()
+    analyzer, last = Analyzer.of("english"), 0
+    for terms, (start, end) in analyzer.occurrences(text):
+        assert last <= start + 1, "only pairs of unspaced characters overlap, by one"
+        assert start < end <= len(text)
+        assert all(terms)
+        assert analyzer.analyze(text[start:end]) == list(terms)
+        seen.update(terms)
+        last = end
+    found = analyzer.matches(text, frozenset(seen))
     assert all(left[1] <= right[0] for left, right in pairwise(found))
     assert all(start < end <= len(text) for start, end in found)
 
