@@ -41,8 +41,8 @@ class OpenVinoSession:
         Raises:
             ModelFolderError: the file is not a model that OpenVINO reads.
         """
-        precision = precision or ("bf16" if has_bfloat16() else "f32")
-        self.engine = f"openvino in {precision}"
+        precision = precision or usual_precision()
+        self.engine = name_in(precision)
         settings = {
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": n_threads,
@@ -119,6 +119,16 @@ class OpenVinoSession:
 def has_bfloat16() -> bool:
     """Return whether this CPU multiplies bfloat16, so that OpenVINO does it fast."""
     return "BF16" in _core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def usual_precision() -> str:
+    """Return the precision that suits this CPU."""
+    return "bf16" if has_bfloat16() else "f32"
+
+
+def name_in(precision: str) -> str:
+    """Return what a session of a precision calls its engine."""
+    return f"openvino in {precision}"
 
 
 @cache

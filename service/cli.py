@@ -87,12 +87,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def prepare(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Check the installation before any command."""
-    check_extras()
+    """Check the installation before any command but the one that tells of it."""
+    if context.invoked_subcommand != "doctor":
+        check_extras()
 
 
 @app.command()
@@ -172,6 +174,17 @@ def inspect(
         inspect_document(document, settings, as_json=json)
     else:
         inspect_index(settings, as_json=json)
+
+
+@app.command()
+def doctor(name: Index = None, data: Data = None, json: Json = False) -> None:
+    """Say what this machine has, what would run the models, and whether indexes, keys and the rest are in order.
+
+    Ends with 1 if there is a problem.
+    """
+    from service.commands.doctor import print_findings
+
+    print_findings(lambda: load_settings(index=name, data_path=data), as_json=json)
 
 
 @app.command()

@@ -48,7 +48,9 @@ def test_version_is_that_of_the_distribution(tercet: Tercet) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, f"tercet {metadata.version('tercet')}\n", "")
 
 
-@pytest.mark.parametrize("command", ["index", "serve", "search", "answer", "inspect", "evaluate", "demo", "snapshots"])
+@pytest.mark.parametrize(
+    "command", ["index", "serve", "search", "answer", "inspect", "evaluate", "demo", "snapshots", "doctor"]
+)
 def test_every_command_explains_itself(tercet: Tercet, command: str) -> None:
     done = tercet(command, "--help")
     assert (done.code, done.stderr) == (0, "")
