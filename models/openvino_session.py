@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import openvino
+from numpy.typing import NDArray
 from openvino import opset13 as operators
 
 from models.errors import ModelFolderError
@@ -51,7 +52,7 @@ class OpenVinoSession:
         }
         try:
             model = _core().read_model(path)
-            _multiply_floats(model)
+            _multiply_floats(model, precision)
             self._model = _core().compile_model(model, "CPU", settings)
         except Exception as error:  # OpenVINO derives its errors from nothing narrower
             raise ModelFolderError(f"{path} cannot be loaded by OpenVINO ({type(error).__name__})") from error
@@ -136,7 +137,7 @@ def _core() -> openvino.Core:
     return openvino.Core()
 
 
-def _multiply_floats(model: openvino.Model) -> None:
+def _multiply_floats(model: openvino.Model, precision: str) -> None:
     """Replace the int8 linear layers that `models.quantize` writes by products of floats, in place.
 
     It writes x -> Reshape(product of x in uint8 by the int8 weights * the scales of x's rows, [*x.shape[:-1], width]).
@@ -145,7 +146,8 @@ def _multiply_floats(model: openvino.Model) -> None:
         product = _quantised_product(node)
         if product is not None:
             x = node.input_value(1).get_node().input_value(0).get_node().input_value(0).get_node().input_value(0)
-            node.output(0).replace(operators.matmul(x, _weights(product), False, False).output(0))
+            weights = _in_bfloat16(_weights(product)) if precision == "bf16" else operators.constant(_weights(product))
+            node.output(0).replace(operators.matmul(x, weights, False, True).output(0))
     model.validate_nodes_and_infer_types()
 
 
@@ -157,9 +159,23 @@ def _quantised_product(node: Node) -> Node | None:
     return product if product.get_friendly_name().endswith("_unscaled_node") else None
 
 
-def _weights(product: Node) -> Node:
-    """Return a constant of the weights of an int8 product: (int8 - zero point) * scales, as OpenVINO spells it."""
+def _weights(product: Node) -> NDArray[np.float32]:
+    """Return the weights of an int8 product, (int8 - zero point) * scales.
+
+    Of shape (out, in), as OpenVINO's kernels take them: it would keep a transposed copy beside any other.
+    """
     scaled = product.input_value(1).get_node()
     values = scaled.input_value(0).get_node().input_value(0).get_node().input_value(0).get_node()
     scales = scaled.input_value(1).get_node()
-    return operators.constant(values.data.astype(np.float32) * scales.data)
+    return np.ascontiguousarray((values.data.astype(np.float32) * scales.data).T)
+
+
+def _in_bfloat16(weights: NDArray[np.float32]) -> Node:
+    """Return weights as a constant of bfloat16, rounded as OpenVINO does: it would keep floats beside their copy."""
+    bits = weights.view(np.uint32)
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)  # to the nearest, ties to even
+    tensor = openvino.Tensor(openvino.Type.bf16, openvino.Shape(weights.shape))
+    tensor.data.view(np.uint16)[:] = rounded >> 16
+    floats = operators.convert(openvino.op.Constant(tensor), "f32")
+    floats.get_rt_info()["decompression_0"] = ""  # OpenVINO's mark for what not to fold
+    return floats

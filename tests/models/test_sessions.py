@@ -63,9 +63,7 @@ def test_logits_equal_torch(cross_encoder: CrossEncoder, tiny_checkpoint: Callab
     np.testing.assert_allclose(cross_encoder.logits(inputs), expected, atol=tolerance)
 
 
-def test_reader_logits_do_not_depend_on_batch_mates(
-    tiny_models: TinyModels, runtime: Runtime
-) -> None:
+def test_reader_logits_do_not_depend_on_batch_mates(tiny_models: TinyModels, runtime: Runtime) -> None:
     reader = Reader(open_model_folder(str(tiny_models.reader), "reader"), runtime)
     inputs = reader.prepare("who keeps bees", PASSAGES).inputs
     together = reader.run(inputs)
@@ -152,6 +150,36 @@ def test_openvino_multiplies_floats_where_the_graph_multiplies_int8() -> None:
     assert int8_layers(folder, in_floats=True) == 0
 
 
+@needs_openvino
+def test_weights_in_bfloat16_are_kept_as_such_and_give_the_bits_that_floats_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from openvino import opset13
+
+    from models.openvino_session import has_bfloat16
+
+    if not has_bfloat16():
+        pytest.skip("this CPU does not multiply bfloat16")
+    folder = open_model_folder(BUNDLED_CROSS_ENCODER, "cross-encoder")
+    kept = CrossEncoder(folder, Runtime(engine="openvino"))
+    monkeypatch.setattr("models.openvino_session._in_bfloat16", opset13.constant)
+    floats = CrossEncoder(folder, Runtime(engine="openvino"))
+    np.testing.assert_array_equal(kept.score("who keeps bees", PASSAGES), floats.score("who keeps bees", PASSAGES))
+    assert float_matrices(kept) == 0
+    assert float_matrices(floats) == 36
+
+
+def float_matrices(model: CrossEncoder) -> int:
+    """Return how many large constants of a compiled model OpenVINO keeps in fp32, but for the pooler's."""
+    constants = [
+        node.output(0)
+        for node in model._session._model.get_runtime_model().get_ordered_ops()  # type: ignore[attr-defined]  # OpenVINO's
+        if node.get_rt_info()["layerType"].astype(str) == "Const"
+    ]
+    large = [each for each in constants if each.partial_shape.is_static and np.prod(list(each.shape)) >= 384 * 384]
+    return len([each for each in large if each.element_type.to_string() == "f32"]) - 1
+
+
 def int8_layers(folder: ModelFolder, *, in_floats: bool = False) -> int:
     import openvino
 
@@ -159,7 +187,7 @@ def int8_layers(folder: ModelFolder, *, in_floats: bool = False) -> int:
 
     model = openvino.Core().read_model(folder.path / "model.onnx")
     if in_floats:
-        _multiply_floats(model)
+        _multiply_floats(model, "bf16")
     return sum(
         node.get_type_name() == "MatMul" and node.get_friendly_name().endswith("_unscaled_node")
         for node in model.get_ordered_ops()
