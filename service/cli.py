@@ -249,7 +249,7 @@ def demo(
     data: Data = None,
 ) -> None:
     """Index documents unless that is done, then serve them, and say how to ask."""
-    from service.commands.serve import run_demo
+    from service.commands.demo import run_demo
 
     run_demo(sources or ["pydoc"], load_settings(host=host, port=port, data_path=data))
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from models.errors import ModelFolderError
+from service.commands.demo import index_name
 from service.commands.faults import CommandError, explanation
 from service.commands.output import (
     LONGEST_SENTENCE,
@@ -21,7 +22,6 @@ from service.commands.output import (
     size,
 )
 from service.commands.progress import SECONDS_BETWEEN_LINES, ProgressBars, ProgressLines, RateColumn
-from service.commands.serve import index_name
 
 
 class Clock:
