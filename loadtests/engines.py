@@ -9,11 +9,11 @@ fp32; top-10 kept and Kendall's tau are means over requests.
 import argparse
 import statistics
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from fidelity import Logits, fidelity
 from target import read_queries
 
 from indexer.snapshot import Snapshot
@@ -22,8 +22,6 @@ from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, WEIGHTS_F
 from models.openvino_session import OpenVinoSession
 from models.session import Runtime, available_cpus
 from models.tokenization import ModelInput
-
-Logits: TypeAlias = NDArray[np.float32]  # (n_requests, N_CANDIDATES)
 
 N_CANDIDATES = 100
 DIMENSION = 384
@@ -54,26 +52,6 @@ def requests(index_path: Path, queries: list[str], model: CrossEncoder) -> list[
     ]
 
 
-def fidelity(logits: Logits, exact: Logits) -> dict[str, float]:
-    """Return how near logits (n_requests, n_candidates) are to the reference's."""
-    differences = np.abs(logits - exact)
-    best = [set(np.argsort(-each)[:10]) for each in exact]
-    kept = [len(top & set(np.argsort(-each)[:10])) / 10 for top, each in zip(best, logits, strict=True)]
-    taus = [kendall_tau(one, other) for one, other in zip(logits, exact, strict=True)]
-    return {
-        "difference_mean": float(differences.mean()),
-        "difference_max": float(differences.max()),
-        "top_10_kept": float(np.mean(kept)),
-        "tau": float(np.mean(taus)),
-    }
-
-
-def kendall_tau(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Return the share of pairs of candidates in the same order less that in the other (Kendall's tau-a)."""
-    first, second = np.triu_indices(one.size, 1)
-    return float((np.sign(one[first] - one[second]) * np.sign(other[first] - other[second])).mean())
-
-
 def main() -> None:
     """Print a line for each engine."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -98,7 +76,8 @@ def main() -> None:
     lengths = [item.ids.size for inputs in asked for item in inputs]
     print(f"{len(asked)} requests of {N_CANDIDATES} pairs, median {np.median(lengths):.0f} tokens")
     for name, found in rates.items():
-        near = ", ".join(f"{what} {figure:.4f}" for what, figure in fidelity(logits[name], logits[REFERENCE]).items())
+        figures = asdict(fidelity(logits[name], logits[REFERENCE]))
+        near = ", ".join(f"{what} {figure:.4f}" for what, figure in figures.items())
         print(f"{name}: {statistics.median(found):.0f} pairs/s; {near}")
 
 

@@ -1,0 +1,1 @@
+"""Tercet against its peers on the same weights; `run.py` is the command."""
