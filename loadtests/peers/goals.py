@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from fidelity import fidelity
+from fidelity import Fidelity, fidelity
 
 from peers.catalogue import TERCET, TERCET_IN_ONNX, TERCET_SERVED
 from peers.measuring import Sample
 from peers.results import Key, Results, clients_name, ratio, reference_of, tercet_of
 from peers.serving import N_CLIENTS
+
+Samples: TypeAlias = Mapping[Key, Sequence[Sample]]
 
 # A peer's row: how many times faster Tercet is to be in its exact mode, and in its fast one.
 GOALS: Mapping[Key, tuple[float, float]] = {
@@ -31,16 +34,30 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A goal of one of Tercet's ways against something; None where nothing was measured or nothing is asked."""
+    """A goal of one of Tercet's ways against something; None where nothing was measured or nothing is asked.
+
+    is_exact says whether that way's scores are near enough to fp32 to count for the exact mode.
+    """
 
     ours: str
     against: str
     found: float | None
     exact: float | None
     fast: float | None
+    is_exact: bool = True
 
-    def met(self, goal: float | None) -> str:
-        """Return "met" or "not met", computed from what was found."""
+    @property
+    def in_exact_mode(self) -> str:
+        """Whether the exact mode's goal is met; "not shown exact" is fast enough only."""
+        said = self._said(self.exact)
+        return "not shown exact" if said == "met" and not self.is_exact else said
+
+    @property
+    def in_fast_mode(self) -> str:
+        """Whether the fast mode's goal is met."""
+        return self._said(self.fast)
+
+    def _said(self, goal: float | None) -> str:
         if goal is None:
             return "–"
         if self.found is None:
@@ -63,19 +80,31 @@ def verdicts(results: Results) -> list[Verdict]:
     return found
 
 
-def _exactness(samples: Mapping[Key, Sequence[Sample]], ours: Key) -> list[Verdict]:
-    exact = reference_of(ours[0])
-    near = fidelity(samples[ours][-1].outputs, samples[exact][-1].outputs) if {ours, exact} <= set(samples) else None
+def _exactness(samples: Samples, ours: Key) -> list[Verdict]:
+    near = _fidelity(samples, ours)
     return [
         Verdict(ours[1], "top-10 kept of fp32", None if near is None else near.top_10_kept, TOP_10_KEPT, None),
         Verdict(ours[1], "Kendall's tau with fp32", None if near is None else near.tau, TAU, None),
     ]
 
 
-def _speed(samples: Mapping[Key, Sequence[Sample]], ours: Key, against: Key) -> Verdict:
+def _is_exact(samples: Samples, ours: Key) -> bool:
+    near = _fidelity(samples, ours)
+    return ours[0] == "embed" or (near is not None and near.top_10_kept >= TOP_10_KEPT and near.tau >= TAU)
+
+
+def _fidelity(samples: Samples, ours: Key) -> Fidelity | None:
+    """Return None for vectors, and where one of the two was not run."""
+    exact = reference_of(ours[0])
+    if ours[0] == "embed" or not {ours, exact} <= set(samples):
+        return None
+    return fidelity(samples[ours][-1].outputs, samples[exact][-1].outputs)
+
+
+def _speed(samples: Samples, ours: Key, against: Key) -> Verdict:
     exact, fast = GOALS[against]
-    return Verdict(ours[1], against[1], _ratio(samples, ours, against), exact, fast)
+    return Verdict(ours[1], against[1], _ratio(samples, ours, against), exact, fast, _is_exact(samples, ours))
 
 
-def _ratio(samples: Mapping[Key, Sequence[Sample]], ours: Key, theirs: Key) -> float | None:
+def _ratio(samples: Samples, ours: Key, theirs: Key) -> float | None:
     return ratio(samples[ours], samples[theirs]) if {ours, theirs} <= set(samples) else None

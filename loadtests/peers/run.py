@@ -66,7 +66,7 @@ def _heading(work: Work, n_rounds: int) -> str:
         for name, model in (("rerank", BUNDLED_CROSS_ENCODER), ("embed", BUNDLED_DUAL_ENCODER))
     }
     return (
-        f"{_cpu()}, {len(os.sched_getaffinity(0))} cores; {n_rounds} rounds. Reranking: {len(work.requests['rerank'])}"
+        f"{_cpu()}, {len(os.sched_getaffinity(0))} cores; rounds: {n_rounds}. Reranking: {len(work.requests['rerank'])}"
         f" requests of {N_PASSAGES} pairs, median {work.median_tokens('rerank')} tokens, cut to {lengths['rerank']}."
         f" Embedding: {work.n_units('embed')} passages, median {work.median_tokens('embed')} tokens, cut to"
         f" {lengths['embed']}."
@@ -82,7 +82,7 @@ def _figures(results: Results) -> dict[str, object]:
     return {
         "rows": [{"kind": kind, **asdict(row)} for kind in ("rerank", "serve", "embed") for row in rows(results, kind)],
         "goals": [
-            asdict(each) | {"exact_met": each.met(each.exact), "fast_met": each.met(each.fast)}
+            asdict(each) | {"in_exact_mode": each.in_exact_mode, "in_fast_mode": each.in_fast_mode}
             for each in verdicts(results)
         ],
         "not_run": [{"kind": kind, "peer": name, "why": why} for (kind, name), why in results.not_run.items()],

@@ -60,8 +60,7 @@ def _goals(found: Sequence[Verdict]) -> str:
 
 
 def _wanted(verdict: Verdict) -> list[str]:
-    goals = (verdict.exact, verdict.fast)
-    return [cell for goal in goals for cell in (_times(goal), verdict.met(goal))]
+    return [_times(verdict.exact), verdict.in_exact_mode, _times(verdict.fast), verdict.in_fast_mode]
 
 
 def _not_run(results: Results) -> str:

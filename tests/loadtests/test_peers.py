@@ -108,12 +108,12 @@ def test_a_ratio_is_the_median_of_the_ratios_within_rounds() -> None:
 def test_a_goal_is_met_from_its_number_on(rate: float, exact: str, fast: str) -> None:
     found = verdicts(results({TERCET.name: rate, REFERENCE.name: 10}))
     verdict = next(each for each in found if (each.ours, each.against) == (TERCET.name, REFERENCE.name))
-    assert (verdict.met(verdict.exact), verdict.met(verdict.fast)) == (exact, fast)
+    assert (verdict.in_exact_mode, verdict.in_fast_mode) == (exact, fast)
 
 
 def test_a_goal_without_its_peer_is_neither_met_nor_missed() -> None:
     found = verdicts(results({TERCET.name: 100}))
-    assert {each.met(each.exact) for each in found} == {NOT_RUN}
+    assert {each.in_exact_mode for each in found} == {NOT_RUN}
     assert len(found) >= len(GOALS)
 
 
@@ -121,8 +121,9 @@ def test_exactness_is_judged_by_what_was_scored() -> None:
     found = Results()
     found.add("rerank", TERCET.name, sample(10, EXACT[:, ::-1].copy()))
     found.add("rerank", REFERENCE.name, sample(1))
-    kept, tau = verdicts(found)[:2]
-    assert (kept.met(kept.exact), tau.found, tau.met(tau.exact)) == ("met", -1, "not met")
+    kept, tau, speed, *_ = verdicts(found)
+    assert (kept.in_exact_mode, tau.found, tau.in_exact_mode) == ("met", -1, "not met")
+    assert (speed.against, speed.in_exact_mode, speed.in_fast_mode) == (REFERENCE.name, "not shown exact", "met")
 
 
 def test_every_goal_is_against_a_row_that_a_peer_can_have() -> None:
@@ -194,11 +195,10 @@ def test_peers_that_fail_stop_no_other(tmp_path: Path) -> None:
     measured = Rounds(tmp_path, tmp_path, WORK, lambda line: None)
     missing = Peer("without weights", "rerank", OWN, "with_tercet", "auto", weights="nothing/here")
     broken = Peer("without a worker", "rerank", OWN, "with_nothing", "auto", weights=".")
-    served = Peer("without an index", "serve", OWN, "tercet", "auto", weights=".")
     measured.weights.mkdir()
-    measured.run([missing, broken, served], 2)
+    measured.run([missing, broken], 2)
     reasons = {name: why for (_, name), why in measured.results.not_run.items()}
-    assert set(reasons) == {missing.name, broken.name, served.name}
+    assert set(reasons) == {missing.name, broken.name}
     assert reasons[missing.name].startswith("its weights were not made")
     assert "with_nothing.py" in reasons[broken.name]
     assert measured.results.samples == {}
