@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from peers.workers.protocol import Task
 ROOT = Path(__file__).parents[2]
 WORKERS = Path(__file__).parent / "workers"
 PROCESS_SECONDS = 3_600
+_ERROR = re.compile(r"[\w.]+(Error|Exception): ")
 _WORDS = 200  # characters of a failure that are shown
 
 
@@ -43,9 +45,10 @@ def quiet_environment() -> dict[str, str]:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a process's words that says something, cut."""
+    """Return the last line of a process's words that names an error, else the last that says something, cut."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_WORDS] if lines else "it said nothing"
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or ["it said nothing"])[-1][:_WORDS]
 
 
 def measure(python: Path, worker: Path, task: Task) -> Sample:

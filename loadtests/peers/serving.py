@@ -34,6 +34,7 @@ class Service:
     settings: Mapping[str, str]
     route: str
     logit: Callable[[float], float]
+    folder: Path | None = None  # where it is started
 
 
 def tercet_service(index: Path, engine: str, port: int) -> Service:
@@ -52,10 +53,15 @@ def tercet_service(index: Path, engine: str, port: int) -> Service:
 
 
 def infinity_service(python: Path, model: Path, engine: str, port: int) -> Service:
-    """Return infinity's, as it is by default."""
-    command = [str(python.with_name("infinity_emb")), "v2", "--model-id", str(model), "--served-model-name", "model"]
+    """Return infinity's, as it is by default.
+
+    It starts in the model's folder, as its optimum engine finds no file below an absolute path, and keeps what it
+    optimizes beside these weights, as it would take what it made of others.
+    """
+    command = [str(python.with_name("infinity_emb")), "v2", "--model-id", ".", "--served-model-name", "model"]
     command += ["--engine", engine, "--device", "cpu", "--host", "127.0.0.1", "--port", str(port)]
-    return Service(command, {"INFINITY_ANONYMOUS_USAGE_STATS": "0"}, "/rerank", lambda score: score)
+    settings = {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "HF_HOME": str(model.with_name("infinity-optimized"))}
+    return Service(command, settings, "/rerank", lambda score: score, folder=model)
 
 
 def measure_service(start: Callable[[int], Service], requests: Sequence[Request], log: Path) -> dict[int, Sample]:
@@ -82,7 +88,12 @@ def _running(service: Service, log: Path) -> Iterator["subprocess.Popen[bytes]"]
     environment = {**quiet_environment(), **service.settings}
     with log.open("wb") as words:
         process = subprocess.Popen(
-            service.command, env=environment, stdin=subprocess.DEVNULL, stdout=words, stderr=words
+            service.command,
+            cwd=service.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
         )
         try:
             yield process

@@ -11,7 +11,7 @@ from peers.catalogue import OWN, PEERS, REFERENCE, TERCET, TERCET_SERVED, Peer, 
 from peers.environments import make_environment, python_of
 from peers.failures import PeerError
 from peers.goals import GOALS, NOT_RUN, verdicts
-from peers.measuring import Sample, measure, outputs_of
+from peers.measuring import Sample, last_line, measure, outputs_of
 from peers.results import Results, clients_name, cosines, ratio, rows
 from peers.rounds import Rounds
 from peers.serving import N_CLIENTS, Service, measure_service
@@ -189,6 +189,14 @@ def test_a_worker_scores_everything_in_order_and_is_measured(tmp_path: Path) -> 
 def test_a_worker_that_fails_says_why_in_its_last_line(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match="it ended with 1: RuntimeError: no such kernel"):
         measure(Path(sys.executable), worker(tmp_path, load="raise RuntimeError('no such kernel')"), task(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("ValueError: no\nINFO: bye\n\n", "ValueError: no"), ("one\n two \n", "two"), ("", "it said nothing")],
+)
+def test_last_words_are_an_error_where_there_is_one(words: str, said: str) -> None:
+    assert last_line(words) == said
 
 
 def test_peers_that_fail_stop_no_other(tmp_path: Path) -> None:
