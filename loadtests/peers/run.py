@@ -10,6 +10,7 @@ fails is named with the reason, and stops nothing. Needs the `train` extra, and 
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -44,6 +45,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file too.")] = None,
 ) -> None:
     """Print a table for each kind of work, which goals are met, and what could not be run and why."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])  # every process that is started inherits it
     try:
         peers = chosen(peer or [])

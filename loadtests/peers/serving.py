@@ -55,7 +55,7 @@ def tercet_service(index: Path, engine: str, port: int) -> Service:
 def infinity_service(python: Path, model: Path, engine: str, port: int) -> Service:
     """Return infinity's, as it is by default.
 
-    It starts in the model's folder, as its optimum engine finds no file below an absolute path, and keeps what it
+    It starts in the model's folder, as its optimum engine finds a file by its bare name only, and keeps what it
     optimizes beside these weights, as it would take what it made of others.
     """
     command = [str(python.with_name("infinity_emb")), "v2", "--model-id", ".", "--served-model-name", "model"]

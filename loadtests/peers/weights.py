@@ -94,7 +94,7 @@ def _copy_layouts(folder: Path) -> None:
     for weights, home, name in (
         (onnx, folder / "flashrank" / "fp32" / _FLASHRANK_MODEL, _FLASHRANK_FILE),
         (int8, folder / "flashrank" / "int8" / _FLASHRANK_MODEL, _FLASHRANK_FILE),
-        (onnx, folder / "infinity", "onnx/model.onnx"),
+        (onnx, folder / "infinity", "model.onnx"),
     ):
         target = home / name
         if weights.exists() and not target.exists():
