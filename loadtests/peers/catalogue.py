@@ -59,8 +59,8 @@ _OPENVINO, _NNCF = "openvino/openvino_model.xml", "openvino/openvino_model_qint8
 
 TERCET = Peer("tercet", "rerank", OWN, "with_tercet", "auto")
 TERCET_IN_ONNX = Peer("tercet in ONNX Runtime", "rerank", OWN, "with_tercet", "onnxruntime")
-TERCET_SERVED = Peer("tercet, served", "serve", OWN, "tercet", "auto")
-TERCET_EMBEDDING = Peer("tercet, embedding", "embed", OWN, "with_tercet", "auto", "dual-encoder")
+TERCET_SERVED = Peer("tercet served", "serve", OWN, "tercet", "auto")
+TERCET_EMBEDDING = Peer("tercet embedding", "embed", OWN, "with_tercet", "auto", "dual-encoder")
 REFERENCE = _sentence_transformers("rerank", "torch", "model.safetensors")  # fp32: its scores count as exact
 EMBEDDING_REFERENCE = _sentence_transformers("embed", "torch", "model.safetensors")
 PEERS: tuple[Peer, ...] = (
