@@ -1,4 +1,4 @@
-"""The model folder: `model.onnx`, `tokenizer.json` and `model.json`, which describes and authenticates the other two.
+"""The model folder: `model.onnx`, `tokenizer.json` and `model.json`, which describes and authenticates itself and them.
 
 Nothing about a model lives outside its folder. Opening one verifies every hash, so a folder that opens is the one
 that was measured.
@@ -26,6 +26,7 @@ FORMAT_VERSION: Literal[1] = 1
 SETTINGS_FILE = "model.json"
 WEIGHTS_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+_FINGERPRINT = "fingerprint"  # the field of model.json that authenticates the others; a folder made by hand has none
 
 Kind = Literal["dual-encoder", "cross-encoder", "reader"]
 
@@ -126,6 +127,17 @@ class ModelSettings(_Frozen):
     recipe: dict[str, Any] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def fingerprint(self) -> str:
+        """Change whenever anything that was set does.
+
+        What was not set does not count, so a field that a later Tercet adds leaves the fingerprints of older folders,
+        and the indexes built with them, as they are.
+        """
+        said = self.model_dump(mode="json", exclude_unset=True)
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
@@ -136,14 +148,8 @@ class ModelFolder:
 
     @property
     def fingerprint(self) -> str:
-        """Change whenever anything about the model changes.
-
-        Only what model.json says counts, so a field that a later Tercet adds leaves the fingerprints of older folders,
-        and the indexes built with them, as they are.
-        """
-        said = self.settings.model_dump(mode="json", exclude_unset=True)
-        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        """Change whenever anything about the model changes."""
+        return self.settings.fingerprint
 
     @property
     def tokenizer_fingerprint(self) -> str:
@@ -186,13 +192,15 @@ def write_settings(path: Path, settings: ModelSettings) -> ModelFolder:
     """
     files = {name: sha256_of(path / name) for name in (WEIGHTS_FILE, TOKENIZER_FILE)}
     content = settings.model_dump(mode="json") | {"files": files}
+    written = ModelSettings.model_validate(content)
+    content[_FINGERPRINT] = written.fingerprint
     partial = path / f"{SETTINGS_FILE}.{os.getpid()}.partial"
     try:
         partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         os.replace(partial, path / SETTINGS_FILE)
     finally:
         partial.unlink(missing_ok=True)
-    return ModelFolder(path, ModelSettings.model_validate(content))
+    return ModelFolder(path, written)
 
 
 def sha256_of(path: Path) -> str:
@@ -224,10 +232,18 @@ def _read_settings(path: Path) -> ModelSettings:
         if version != FORMAT_VERSION:
             found = f"format version {shown(str(version))}"
             raise ModelFolderError(f"{path} has {found}; this Tercet reads version {FORMAT_VERSION}")
-        return ModelSettings.model_validate(content)
+        expected = content.pop(_FINGERPRINT, None)
+        settings = ModelSettings.model_validate(content)
+        if expected not in (None, settings.fingerprint):
+            found, expected = settings.fingerprint[:12], shown(str(expected)[:12])
+            raise ModelFolderError(
+                f"{path} was altered: its fingerprint is {found}…, it says {expected}…; "
+                f"take {_FINGERPRINT!r} out of it if it is as you want it"
+            )
     except (OSError, ValueError, RecursionError) as error:
         reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
         raise ModelFolderError(f"{path} cannot be read: {reason}") from error
+    return settings
 
 
 def _contradiction(settings: ModelSettings) -> str | None:

@@ -20,7 +20,9 @@ def folder(tiny_models: TinyModels, tmp_path: Path) -> Path:
 
 
 def change(path: Path, **fields: object) -> None:
+    """Change settings as a person does who knows what verifies them."""
     settings = json.loads((path / "model.json").read_text())
+    del settings["fingerprint"]
     (path / "model.json").write_text(json.dumps(settings | fields))
 
 
@@ -45,6 +47,37 @@ def test_an_altered_file_is_refused(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(content)
     with pytest.raises(ModelFolderError, match=r"model\.onnx was altered"):
         open_model_folder(str(folder), "reader")
+
+
+def test_no_bit_of_the_settings_changes_unseen(folder: Path) -> None:
+    before = open_model_folder(str(folder), "reader")
+    content = (folder / "model.json").read_bytes()
+    n_refused = 0
+    for place in range(len(content)):
+        altered = bytearray(content)
+        altered[place] ^= 1 << place % 8
+        (folder / "model.json").write_bytes(altered)
+        try:
+            assert open_model_folder(str(folder), "reader").settings == before.settings  # white space, or e for E
+        except ModelFolderError:
+            n_refused += 1
+    assert n_refused > len(content) / 2
+
+
+def test_altered_settings_are_refused_with_the_way_out(folder: Path) -> None:
+    path = folder / "model.json"
+    path.write_text(path.read_text().replace('"threshold": ', '"threshold": 1'))
+    with pytest.raises(ModelFolderError, match=r"model\.json was altered: .* take 'fingerprint' out of it"):
+        open_model_folder(str(folder), "reader")
+    change(folder)
+    stored = write_settings(folder, open_model_folder(str(folder), "reader").settings)
+    assert json.loads(path.read_text())["fingerprint"] == stored.fingerprint
+
+
+@pytest.mark.parametrize("name", bundled_names())
+def test_bundled_settings_authenticate_themselves(name: str) -> None:
+    folder = open_model_folder(name, None)
+    assert json.loads((folder.path / "model.json").read_text())["fingerprint"] == folder.fingerprint
 
 
 def test_a_missing_file_is_named(folder: Path) -> None:
@@ -104,7 +137,12 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 def test_a_fingerprint_is_of_what_model_json_says_and_not_of_fields_that_came_later(folder: Path) -> None:
     content = json.loads((folder / "model.json").read_text())
-    del content["parity"], content["answer"]["n_examples"], content["answer"]["calibration_error"]
+    del (
+        content["fingerprint"],
+        content["parity"],
+        content["answer"]["n_examples"],
+        content["answer"]["calibration_error"],
+    )
     (folder / "model.json").write_text(json.dumps(content))
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     assert open_model_folder(str(folder), "reader").fingerprint == hashlib.sha256(canonical.encode()).hexdigest()

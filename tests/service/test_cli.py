@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from models.folder import open_model_folder, write_settings
 from service.__main__ import complaint, main
 from tests.service.commands import TIMEOUT_SECONDS, Tercet, tercet_with
 from tests.service.conftest import TinyModels
@@ -316,8 +317,8 @@ def test_an_index_of_another_encoder_is_refused(tercet: Tercet, tiny_models: Tin
     other.mkdir()
     for name in ("model.onnx", "tokenizer.json"):
         (other / name).write_bytes((tiny_models.dual_encoder / name).read_bytes())
-    settings = json.loads((tiny_models.dual_encoder / "model.json").read_text())
-    (other / "model.json").write_text(json.dumps(settings | {"name": "other"}))
+    settings = open_model_folder(str(tiny_models.dual_encoder), "dual-encoder").settings
+    write_settings(other, settings.model_copy(update={"name": "other"}))
     done = tercet("search", "fog", DUAL_ENCODER=str(other))
     assert done.code == 1
     assert "encoder" in done.sentence

@@ -15,6 +15,7 @@ import httpx2
 import orjson
 import pytest
 
+from models.folder import open_model_folder, write_settings
 from service.extras import StartupError
 from service.server import bind, serve
 from service.settings import Settings
@@ -135,8 +136,8 @@ def other_encoder(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFact
     original = tiny_models.dual_encoder
     for file in original.iterdir():
         (path / file.name).write_bytes(file.read_bytes())
-    description = orjson.loads((path / "model.json").read_bytes())
-    (path / "model.json").write_bytes(orjson.dumps(description | {"name": "other"}))
+    folder = open_model_folder(str(path), "dual-encoder")
+    write_settings(path, folder.settings.model_copy(update={"name": "other"}))
     return str(path)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from models.folder import open_model_folder, write_settings
 from tests.service.commands import Tercet, tercet_with
 from tests.service.conftest import TinyModels
 
@@ -68,8 +69,8 @@ def test_a_snapshot_of_another_encoder_is_neither_imported_nor_rolled_back_to(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(tiny_models.dual_encoder, other)
-    settings = json.loads((other / "model.json").read_text())
-    (other / "model.json").write_text(json.dumps(settings | {"name": "other"}))
+    settings = open_model_folder(str(other), "dual-encoder").settings
+    write_settings(other, settings.model_copy(update={"name": "other"}))
     for text in ("fog", "ferry"):
         (tmp_path / "documents.jsonl").write_text(json.dumps({"id": text, "text": text}))
         assert tercet("index", tmp_path / "documents.jsonl", "--index", "old", DUAL_ENCODER=str(other)).code == 0
