@@ -1,4 +1,4 @@
-"""One connection of a client, which may neither send headers without end nor take for ever to send them.
+"""One connection of a client, which may neither send headers without end nor take for ever to send what it sends.
 
 uvicorn bounds neither. What is refused here never reaches the application, so it is answered and counted here too.
 """
@@ -90,6 +90,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Note that what follows is another request."""
         self._is_in_body = False
         super().on_message_complete()
+        if self.cycle.response_complete:
+            self._stop_waiting()
+            self._await_headers()
+
+    def on_response_complete(self) -> None:
+        """Wait for what is left of a body that nobody reads as long as for headers."""
+        super().on_response_complete()
+        if self._is_in_body and self.cycle.response_complete:
+            self._await_headers()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser gave up on."""

@@ -51,6 +51,7 @@ _LOCATION = {"Location": {"description": "Where to follow the job.", "schema": {
 _TAKEN: Responses = {202: {"description": "The job waits or runs.", "headers": _LOCATION}}
 _TO_ANY = (problems.JobsDisabled, problems.InternalError, problems.NotReady)
 _TO_TAKING = (
+    problems.RequestTooSlow,
     problems.BodyTooLarge,
     problems.UnsupportedMediaType,
     problems.InvalidRequest,
@@ -61,8 +62,8 @@ _TO_TAKING = (
 LIST_JOBS = documented(problems.InvalidRequest, *_TO_ANY)
 GET_JOB = documented(problems.UnknownJob, problems.InvalidRequest, *_TO_ANY)
 CANCEL = documented(problems.UnknownJob, problems.JobOver, problems.InvalidRequest, *_TO_ANY)
-POST_JOB = _TAKEN | documented(problems.MalformedBody, problems.RequestTooSlow, *_TO_TAKING, *_TO_ANY)
-UPLOAD = _TAKEN | documented(*_TO_TAKING, *_TO_ANY, problems.DeadlineExceeded)
+POST_JOB = _TAKEN | documented(problems.MalformedBody, *_TO_TAKING, *_TO_ANY)
+UPLOAD = _TAKEN | documented(*_TO_TAKING, *_TO_ANY)
 UPLOAD_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 }

@@ -52,7 +52,9 @@ async def upload_job(
 ) -> Job:
     """Build an index of the body and publish it. The file is removed when the job is over."""
     settings = request.app.state.settings
-    limits = UploadLimits(settings.max_upload_bytes, settings.request_timeout_seconds)
+    limits = UploadLimits(
+        settings.max_upload_bytes, settings.request_timeout_seconds, settings.min_upload_bytes_per_second
+    )
     require_upload(request, limits)
     order = Order(_index(request, options.index), options.on_error, options.update, file_name=options.file_name)
     return _accepted(await jobs.submit_upload(order, request.stream(), limits), response)

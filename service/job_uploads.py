@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from service.bodies import too_large
 from service.job_store import space_needed
-from service.problems import ClientLeft, DeadlineExceeded, UnsupportedMediaType
+from service.problems import ClientLeft, RequestTooSlow, UnsupportedMediaType
 
 MEDIA_TYPE = "application/octet-stream"  # which a form of another site cannot send unasked
 
@@ -19,10 +19,11 @@ _PIECE_BYTES = 1 << 20  # what is in memory before it is written
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """How long an upload may be, and how long its sender may be silent."""
+    """How long an upload may be, and how much of it must come in each so many seconds that are waited for it."""
 
     max_bytes: int
-    silent_seconds: float
+    seconds: float
+    min_bytes_per_second: int
 
 
 def require_upload(request: Request, limits: UploadLimits) -> None:
@@ -46,7 +47,7 @@ async def save_upload(stream: AsyncIterator[bytes], path: Path, limits: UploadLi
 
     Raises:
         BodyTooLarge: more came than the limit.
-        DeadlineExceeded: nothing came for too long.
+        RequestTooSlow: too little came for too long.
         ClientLeft: the connection was closed before the end.
         NoSpace: the disk is full.
     """
@@ -54,17 +55,17 @@ async def save_upload(stream: AsyncIterator[bytes], path: Path, limits: UploadLi
     with space_needed():
         path.parent.mkdir()
         with path.open("xb") as file:
-            async for piece in _pieces(stream, limits.silent_seconds):
+            async for piece in _pieces(stream, limits):
                 n_bytes += len(piece)
                 if n_bytes > limits.max_bytes:
                     raise too_large(limits.max_bytes)
                 await asyncio.to_thread(file.write, piece)
 
 
-async def _pieces(stream: AsyncIterator[bytes], silent_seconds: float) -> AsyncIterator[bytes]:
+async def _pieces(stream: AsyncIterator[bytes], limits: UploadLimits) -> AsyncIterator[bytes]:
     """Yield what comes, a megabyte at a time."""
     held = bytearray()
-    while (chunk := await _next(stream, silent_seconds)) is not None:
+    async for chunk in _in_time(stream, limits):
         held += chunk
         if len(held) >= _PIECE_BYTES:
             yield bytes(held)
@@ -72,11 +73,23 @@ async def _pieces(stream: AsyncIterator[bytes], silent_seconds: float) -> AsyncI
     yield bytes(held)
 
 
-async def _next(stream: AsyncIterator[bytes], silent_seconds: float) -> bytes | None:
+async def _in_time(stream: AsyncIterator[bytes], limits: UploadLimits) -> AsyncIterator[bytes]:
+    """Yield what comes, as long as enough does. What the disk takes is not counted against the sender."""
+    n_enough = max(1, round(limits.seconds * limits.min_bytes_per_second))
+    clock = asyncio.get_running_loop().time
+    n_bytes, seconds_left = 0, limits.seconds
     try:
-        async with asyncio.timeout(silent_seconds):
-            return await anext(stream, None)
+        while True:
+            began = clock()
+            async with asyncio.timeout(seconds_left):
+                chunk = await anext(stream, None)
+            if chunk is None:
+                return
+            n_bytes, seconds_left = n_bytes + len(chunk), seconds_left - (clock() - began)
+            if n_bytes >= n_enough:
+                n_bytes, seconds_left = 0, limits.seconds
+            yield chunk
     except TimeoutError:
-        raise DeadlineExceeded(f"Nothing came for {silent_seconds:g} seconds.") from None
+        raise RequestTooSlow(f"Fewer than {n_enough} bytes of it came within {limits.seconds:g} seconds.") from None
     except ClientDisconnect:
         raise ClientLeft from None

@@ -109,7 +109,7 @@ class Jobs:
 
         Raises:
             TooManyJobs, NoSpace: it is not taken.
-            BodyTooLarge, DeadlineExceeded, ClientLeft: as `save_upload`.
+            BodyTooLarge, RequestTooSlow, ClientLeft: as `save_upload`.
         """
         assert order.file_name is not None
         self._refuse_too_many()

@@ -156,6 +156,12 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(
         default=1_000_000_000, ge=1, description="Longest file that a job may be sent; it goes to the disk at once."
     )
+    min_upload_bytes_per_second: int = Field(
+        default=1_000,
+        ge=0,
+        description="Slowest upload, on an average over each `TERCET_REQUEST_TIMEOUT_SECONDS`; a modem's is five times "
+        "faster. 0 only wants it not to fall silent.",
+    )
     progress: Literal["auto", "json"] = Field(
         default="auto",
         description="How `tercet index` shows progress on stderr: a bar or lines for people, or JSON lines.",

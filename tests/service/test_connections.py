@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,10 +22,11 @@ PATIENCE_SECONDS = 0.3
 
 
 @pytest.fixture(scope="module")
-def service(settings: Settings) -> Iterator[Served]:
+def service(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    bounded = {"request_timeout_seconds": 2.0, "jobs_path": tmp_path_factory.mktemp("jobs")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "HEADER_SECONDS", PATIENCE_SECONDS)
-        with serving(settings.model_copy(update={"request_timeout_seconds": 2.0})) as served:
+        with serving(settings.model_copy(update=bounded)) as served:
             yield served
 
 
@@ -132,3 +134,53 @@ def test_a_body_that_comes_with_a_wish_for_another_protocol_is_read(service: Ser
     with httpx.Client(base_url=service.url) as client:
         for _ in range(2):  # a kept connection too
             assert client.post("/v1/search", headers=wish, json={"query": "who keeps bees"}).status_code == 200
+
+
+def dribble(connection: socket.socket, piece: bytes) -> bytes:
+    """What comes back from a server that is sent a piece every tenth of a second until it closes the connection."""
+    received = b""
+    connection.settimeout(0.1)
+    for _ in range(200):
+        try:
+            connection.sendall(piece)
+            came = connection.recv(65_536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return received
+        if not came:
+            return received
+        received += came
+        time.sleep(0.05)
+    raise AssertionError("the connection was held for ever")
+
+
+@pytest.mark.parametrize(
+    ("header", "piece"),
+    [(b"Content-Length: 100000", b"a"), (b"Transfer-Encoding: chunked", b"1\r\na\r\n")],
+    ids=["of known length", "chunked"],
+)
+def test_an_upload_that_dribbles_is_not_waited_for(service: Served, header: bytes, piece: bytes) -> None:
+    start = b"POST /v1/jobs/upload?file_name=a.txt HTTP/1.1\r\nHost: localhost\r\n"
+    start += b"Content-Type: application/octet-stream\r\n"
+    with connected(service) as connection:
+        connection.sendall(start + header + b"\r\n\r\n")
+        received = dribble(connection, piece)
+    assert received.startswith(b"HTTP/1.1 408 ")
+    assert b"Fewer than 2000 bytes of it came within 2 seconds." in received
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/nothing"])
+def test_a_body_that_nobody_reads_does_not_hold_the_connection(service: Served, path: bytes) -> None:
+    with connected(service) as connection:
+        connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+        assert dribble(connection, b"a").startswith(b"HTTP/1.1 ")
+
+
+def test_a_connection_is_kept_after_a_body_that_came_late_but_not_for_ever(service: Served) -> None:
+    with connected(service) as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+            connection.sendall(b"aa")
+        assert connection.recv(1) == b""

@@ -193,7 +193,7 @@ def test_every_status_is_described_with_a_valid_example(jobs_client: TestClient)
     expected = {
         ("/v1/jobs", "post"): "202 400 401 403 408 413 415 421 422 429 500 503 507",
         ("/v1/jobs", "get"): "200 401 403 421 422 429 500 503",
-        ("/v1/jobs/upload", "post"): "202 401 403 413 415 421 422 429 500 503 504 507",
+        ("/v1/jobs/upload", "post"): "202 401 403 408 413 415 421 422 429 500 503 507",
         ("/v1/jobs/{job_id}", "get"): "200 401 403 404 421 422 429 500 503",
         ("/v1/jobs/{job_id}", "delete"): "200 401 403 404 409 421 422 429 500 503",
     }

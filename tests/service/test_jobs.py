@@ -16,7 +16,7 @@ from service.job_store import Job, Order
 from service.job_uploads import UploadLimits
 from service.jobs import Jobs
 from service.metrics import Metrics
-from service.problems import BodyTooLarge, DeadlineExceeded, JobOver, TooManyJobs, UnknownJob
+from service.problems import BodyTooLarge, JobOver, RequestTooSlow, TooManyJobs, UnknownJob
 from service.settings import Settings
 
 from .test_metrics import exposed
@@ -300,7 +300,7 @@ def test_a_source_that_has_gone_meanwhile_fails_its_job(settings: Settings) -> N
 def test_an_upload_lies_on_the_disk_until_its_job_is_over(settings: Settings) -> None:
     async def work(jobs: Jobs) -> None:
         await begun(jobs, hanging := await jobs.submit(order("hang")))
-        sent = await jobs.submit_upload(Order("docs", "skip", file_name="fog.txt"), pieces(3), UploadLimits(9, 5))
+        sent = await jobs.submit_upload(Order("docs", "skip", file_name="fog.txt"), pieces(3), UploadLimits(9, 5, 0))
         [path] = (settings.data_path / ".jobs" / "uploads").glob("*/fog.txt")
         assert path.read_bytes() == b"abcabcabc"
         await jobs.cancel(hanging.job_id)
@@ -310,14 +310,14 @@ def test_an_upload_lies_on_the_disk_until_its_job_is_over(settings: Settings) ->
     assert list((settings.data_path / ".jobs" / "uploads").iterdir()) == []
 
 
-@pytest.mark.parametrize(("limits", "problem"), [((8, 5), BodyTooLarge), ((9, 0.01), DeadlineExceeded)])
+@pytest.mark.parametrize(("limits", "problem"), [((8, 5), BodyTooLarge), ((9, 0.01), RequestTooSlow)])
 def test_an_upload_that_is_refused_leaves_nothing(
     settings: Settings, limits: tuple[int, float], problem: type[Exception]
 ) -> None:
     async def work(jobs: Jobs) -> None:
-        stream = pieces(3, pause_seconds=1 if problem is DeadlineExceeded else 0)
+        stream = pieces(3, pause_seconds=1 if problem is RequestTooSlow else 0)
         with pytest.raises(problem):
-            await jobs.submit_upload(Order("docs", "skip", file_name="fog.txt"), stream, UploadLimits(*limits))
+            await jobs.submit_upload(Order("docs", "skip", file_name="fog.txt"), stream, UploadLimits(*limits, 0))
         assert jobs.history.newest(9) == []
         assert list((settings.data_path / ".jobs" / "uploads").iterdir()) == []
 
