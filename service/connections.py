@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 from fastapi import FastAPI
 from uvicorn.config import Config
@@ -46,7 +46,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._waiting: asyncio.TimerHandle | None = None
         self._is_in_body = False
-        self._n_header_bytes = 0
+        self._n_header_bytes = 0  # or of what is neither body nor header, but lies between the parts of a body
+        self._n_trailer_bytes = 0
         self._fault: Problem | None = None
         self._is_refused = False
 
@@ -67,28 +68,42 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._is_in_body:
             self._await_headers()
             data = _without_upgrade(data) if self._n_header_bytes == 0 else data
-            self._n_header_bytes += len(data)
+        self._n_header_bytes += len(data)
         super().data_received(data)
-        if not self._is_in_body and self._n_header_bytes > MAX_HEADER_BYTES and not self._is_refused:
-            self._refuse(_too_large())
+        if self._n_header_bytes > MAX_HEADER_BYTES and not self._is_refused:
+            self._refuse(self._too_large())
 
     def on_message_begin(self) -> None:
         """Wait for the headers of another request."""
         super().on_message_begin()
+        self._n_trailer_bytes = 0
         self._await_headers()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; what comes after a body is none, and is thrown away, if there is not too much of it."""
+        if not self._is_in_body:
+            super().on_header(name, value)
+            return
+        self._n_trailer_bytes += len(name) + len(value)
+        if self._n_trailer_bytes > MAX_HEADER_BYTES:
+            self._end_parsing(self._too_large())
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body; what came before it was not without end."""
+        self._n_header_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Begin with the request if its headers are short enough."""
         self._stop_waiting()
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
-            self._fault = _too_large()
-            raise self._fault  # which ends the parsing, in `send_400_response`
+            self._end_parsing(self._too_large())
         self._is_in_body, self._n_header_bytes = True, 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Note that what follows is another request."""
-        self._is_in_body = False
+        self._is_in_body, self._n_header_bytes = False, 0
         super().on_message_complete()
         if self.cycle.response_complete:
             self._stop_waiting()
@@ -99,6 +114,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._is_in_body and self.cycle.response_complete:
             self._await_headers()
+
+    def _too_large(self) -> HeadersTooLarge:
+        where = " beside the parts of its body" if self._is_in_body else ", the request line included"
+        return HeadersTooLarge(f"The limit is {MAX_HEADER_BYTES:,} bytes{where}.")
+
+    def _end_parsing(self, fault: Problem) -> NoReturn:
+        self._fault = fault
+        raise fault  # which comes out of the parser as a call of `send_400_response`
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser gave up on."""
@@ -117,8 +140,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._waiting = None
 
     def _give_up(self) -> None:
-        if self._n_header_bytes == 0:
-            self.transport.close()  # nobody has asked for anything: a browser or a balancer that connects ahead
+        if self._n_header_bytes == 0 or self._is_in_body:
+            # Nobody has asked for anything, as a browser or a balancer that connects ahead, or not for what still comes.
+            self.transport.close()
         elif not self.transport.is_closing():
             self._refuse(RequestTooSlow(f"Its headers did not come within {HEADER_SECONDS:g} seconds."))
 
@@ -141,10 +165,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(_response(problem, request_id))
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
-
-
-def _too_large() -> HeadersTooLarge:
-    return HeadersTooLarge(f"The limit is {MAX_HEADER_BYTES:,} bytes, the request line included.")
 
 
 def _response(problem: Problem, request_id: str) -> bytes:

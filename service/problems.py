@@ -248,7 +248,7 @@ class TooManyJobs(Overloaded):
 
 
 class HeadersTooLarge(Problem):
-    """The request line and the headers together are longer than a request may have them."""
+    """The request line and the headers together, or the trailers, are longer than a request may have them."""
 
     type, title, status = "/problems/headers-too-large", "The request's headers are too large", 431
 

@@ -70,6 +70,37 @@ def test_headers_that_are_too_large_are_refused_whether_or_not_they_end(
     assert n_refused(service, 431) == before + 1
 
 
+@pytest.mark.parametrize(
+    ("start", "more", "end"),
+    [
+        (b"0\r\n", b"X-Long: 123456789\r\n" * 500, b"\r\n"),
+        (b"0\r\nX-Long: ", b"a" * 9_500, b""),
+        (b"3;name=", b"a" * 9_500, b""),
+    ],
+    ids=["many trailers", "a trailer without end", "an extension of a chunk without end"],
+)
+def test_what_lies_beside_the_parts_of_a_body_is_bounded_too(
+    service: Served, start: bytes, more: bytes, end: bytes
+) -> None:
+    with connected(service) as connection:
+        connection.sendall(START + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY) + start)
+        for _ in range(60):  # what comes at once with a part of the body, a quarter of a megabyte at most, is not counted
+            connection.sendall(more)
+        connection.sendall(end)
+        detail = "The limit is 65,536 bytes beside the parts of its body."
+        assert problem(connection) == (431, "/problems/headers-too-large", detail)
+
+
+def test_trailers_are_read_and_are_no_headers(service: Served) -> None:
+    with connected(service) as connection:
+        for _ in range(2):
+            connection.sendall(START + b"Transfer-Encoding: chunked\r\n\r\n")
+            for place in range(len(BODY)):
+                connection.sendall(b"1;x=%s\r\n%c\r\n" % (b"a" * 9_000, BODY[place]))
+            connection.sendall(b"0\r\nX-Late: %s\r\n\r\n" % (b"a" * 9_000))
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
 def test_headers_just_below_the_limit_are_served(service: Served) -> None:
     headers = {"X-Long": "a" * (MAX_HEADER_BYTES - 500)}
     with httpx.Client(base_url=service.url) as client:
