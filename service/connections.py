@@ -49,7 +49,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._n_header_bytes = 0  # or of what is neither body nor header, but lies between the parts of a body
         self._n_trailer_bytes = 0
         self._fault: Problem | None = None
-        self._is_refused = False
+        self._n_unanswered = 0
+        self._refusal: bytes | None = None  # which waits until the requests before are answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for headers."""
@@ -63,19 +64,20 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what comes, unless headers come without end; what comes after a refusal is thrown away."""
-        if self._is_refused:
+        if self._refusal is not None:
             return
         if not self._is_in_body:
             self._await_headers()
             data = _without_upgrade(data) if self._n_header_bytes == 0 else data
         self._n_header_bytes += len(data)
         super().data_received(data)
-        if self._n_header_bytes > MAX_HEADER_BYTES and not self._is_refused:
+        if self._n_header_bytes > MAX_HEADER_BYTES and self._refusal is None:
             self._refuse(self._too_large())
 
     def on_message_begin(self) -> None:
         """Wait for the headers of another request."""
         super().on_message_begin()
+        self._n_header_bytes = max(1, self._n_header_bytes)  # it may have come with the end of the request before it
         self._n_trailer_bytes = 0
         self._await_headers()
 
@@ -98,8 +100,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
             self._end_parsing(self._too_large())
-        self._is_in_body, self._n_header_bytes = True, 0
         super().on_headers_complete()
+        self._is_in_body, self._n_header_bytes = True, 0
+        self._n_unanswered += 1
 
     def on_message_complete(self) -> None:
         """Note that what follows is another request."""
@@ -110,9 +113,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_headers()
 
     def on_response_complete(self) -> None:
-        """Wait for what is left of a body that nobody reads as long as for headers."""
+        """Send a refusal that waited, or wait for what is left of a body that nobody reads as long as for headers."""
+        self._n_unanswered -= 1
         super().on_response_complete()
-        if self._is_in_body and self.cycle.response_complete:
+        if self._refusal is not None:
+            self._end_if_answered()
+        elif self._is_in_body and self.cycle.response_complete:
             self._await_headers()
 
     def _too_large(self) -> HeadersTooLarge:
@@ -141,30 +147,43 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         if self._n_header_bytes == 0 or self._is_in_body:
-            # Nobody has asked for anything, as a browser or a balancer that connects ahead, or not for what still comes.
+            # Nobody asked for anything (a browser or a balancer that connects ahead), or not for what still comes.
             self.transport.close()
         elif not self.transport.is_closing():
             self._refuse(RequestTooSlow(f"Its headers did not come within {HEADER_SECONDS:g} seconds."))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer with a problem, or not at all where a response is under way, and close.
-
-        Not at once: a connection that is closed while bytes are unread is reset, which overtakes the response.
-        """
+        """Answer with a problem once the requests before are answered; not at all if its response is under way."""
         self._stop_waiting()
-        self._is_refused = True
         request_id = uuid.uuid4().hex
         facts = {"request_id": request_id, "route": "other", "method": "other", "status": problem.status}
         _LOGGER.info("request refused", extra=facts)
         assert isinstance(self.config.app, FastAPI)
         self.config.app.state.metrics.requests.labels("other", "other", str(problem.status)).inc()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self.transport.write(_response(problem, request_id))
-        self.transport.write_eof()
-        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        self._refusal = _response(problem, request_id)
+        if self._is_in_body and not self.cycle.response_complete:
+            self._abandon()
+        self._end_if_answered()
+
+    def _abandon(self) -> None:
+        """Let go of the request whose body is refused."""
+        if self.cycle.response_started:
+            self._refusal = b""
+        self._n_unanswered -= 1
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()
+
+    def _end_if_answered(self) -> None:
+        """Send the refusal and close, unless a request before it is not answered yet.
+
+        Not at once: a connection that is closed while bytes are unread is reset, which overtakes the response.
+        """
+        if self._n_unanswered == 0 and self._refusal is not None and not self.transport.is_closing():
+            self.transport.write(self._refusal)
+            self.transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
 def _response(problem: Problem, request_id: str) -> bytes:

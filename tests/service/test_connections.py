@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPResponse
 
 import httpx
 import pytest
@@ -34,6 +35,14 @@ def service(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def connected(service: Served) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=30) as connection:
         yield connection
+
+
+def status(connection: socket.socket) -> int:
+    """The status of the one response that comes, which is read whole."""
+    response = HTTPResponse(connection)
+    response.begin()
+    response.read()
+    return response.status
 
 
 def problem(connection: socket.socket) -> tuple[int, str, str]:
@@ -84,21 +93,23 @@ def test_what_lies_beside_the_parts_of_a_body_is_bounded_too(
 ) -> None:
     with connected(service) as connection:
         connection.sendall(START + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY) + start)
-        for _ in range(60):  # what comes at once with a part of the body, a quarter of a megabyte at most, is not counted
+        for _ in range(
+            60
+        ):  # what comes at once with a part of the body, a quarter of a megabyte at most, is not counted
             connection.sendall(more)
         connection.sendall(end)
         detail = "The limit is 65,536 bytes beside the parts of its body."
         assert problem(connection) == (431, "/problems/headers-too-large", detail)
 
 
-def test_trailers_are_read_and_are_no_headers(service: Served) -> None:
+def test_trailers_and_extensions_within_bounds_are_passed_over(service: Served) -> None:
     with connected(service) as connection:
         for _ in range(2):
             connection.sendall(START + b"Transfer-Encoding: chunked\r\n\r\n")
             for place in range(len(BODY)):
                 connection.sendall(b"1;x=%s\r\n%c\r\n" % (b"a" * 9_000, BODY[place]))
             connection.sendall(b"0\r\nX-Late: %s\r\n\r\n" % (b"a" * 9_000))
-            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+            assert status(connection) == 200
 
 
 def test_headers_just_below_the_limit_are_served(service: Served) -> None:
@@ -212,6 +223,47 @@ def test_a_connection_is_kept_after_a_body_that_came_late_but_not_for_ever(servi
     with connected(service) as connection:
         for _ in range(2):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
-            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+            assert status(connection) == 200
             connection.sendall(b"aa")
         assert connection.recv(1) == b""
+
+
+def responses(connection: socket.socket) -> list[bytes]:
+    """The statuses of the responses that come before the connection is closed."""
+    received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    return [each[:3] for each in received.split(b"HTTP/1.1 ")[1:]]
+
+
+WHOLE = START + b"Content-Length: 2\r\n\r\n{}"  # which is refused with 422, however busy the machine
+GARBAGE = b"bees\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        (WHOLE + GARBAGE, [b"422", b"400"]),
+        (WHOLE * 3 + GARBAGE, [b"422", b"422", b"422", b"400"]),
+        (WHOLE + START + b"Transfer-Encoding: chunked\r\n\r\nbees\r\n", [b"422", b"400"]),
+        (WHOLE * 2 + START + b"Transfer-Encoding: chunked\r\n\r\nbees\r\n", [b"422", b"422", b"400"]),
+        (WHOLE + START + b"X-Long: " + b"a" * MAX_HEADER_BYTES + b"\r\n\r\n", [b"422", b"431"]),
+        (WHOLE + b"GET http://a:99999/ HTTP/1.1\r\n\r\n", [b"422", b"400"]),
+        (WHOLE + START, [b"422", b"408"]),
+        (START + b"Transfer-Encoding: chunked\r\n\r\nbees\r\n", [b"400"]),
+    ],
+    ids=[
+        "garbage",
+        "after three",
+        "a bad body",
+        "a bad body after two",
+        "long headers",
+        "a bad address",
+        "a part",
+        "alone",
+    ],
+)
+def test_what_is_refused_does_not_take_the_place_of_what_was_asked_before(
+    service: Served, sent: bytes, statuses: list[bytes]
+) -> None:
+    with connected(service) as connection:
+        connection.sendall(sent)
+        assert responses(connection) == statuses
