@@ -6,6 +6,7 @@ uvicorn bounds neither. What is refused here never reaches the application, so i
 import asyncio
 import logging
 import re
+import socket
 import uuid
 from typing import Any, NoReturn
 
@@ -21,9 +22,10 @@ from service.problems import HeadersTooLarge, MalformedRequest, Problem, Request
 _LOGGER = logging.getLogger(__name__)
 
 HEADER_SECONDS = 10.0
+LOOK_SECONDS = 0.1  # between two looks whether a client that sends no more is still there
 MAX_HEADER_BYTES = 65_536  # of the request line and the headers; a browser's cookies of one site are a tenth of that
 
-
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
@@ -61,6 +63,29 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait no more."""
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn always closes
+        """Keep the connection of a client that sends no more until what it asked is answered (RFC 9112, section 9.6).
+
+        One that has left looks the same until it is sent something. Any HTTP/1.1 client passes over a 100.
+        """
+        if self._n_unanswered == 0 or self._is_in_body:
+            return False
+        self._stop_waiting()
+        self.cycle.keep_alive = False
+        if self._n_unanswered == 1 and not self.cycle.response_started and self.cycle.scope["http_version"] == "1.1":
+            self.transport.write(_CONTINUE)
+        self._look_after_client()
+        return True
+
+    def _look_after_client(self) -> None:
+        """Close if the client turned out to have left; nobody else looks while nothing is read or written."""
+        if self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0:
+            self.transport.abort()
+        else:
+            self.loop.call_later(LOOK_SECONDS, self._look_after_client)
 
     def data_received(self, data: bytes) -> None:
         """Take what comes, unless headers come without end; what comes after a refusal is thrown away."""

@@ -2,16 +2,18 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
+from typing import Any
 
 import httpx
 import pytest
 
 from service import connections
-from service.connections import MAX_HEADER_BYTES
+from service.connections import LOOK_SECONDS, MAX_HEADER_BYTES
 from service.settings import Settings
 
 from .conftest import Served, serving
@@ -267,3 +269,37 @@ def test_what_is_refused_does_not_take_the_place_of_what_was_asked_before(
     with connected(service) as connection:
         connection.sendall(sent)
         assert responses(connection) == statuses
+
+
+@pytest.mark.parametrize(("version", "n_asked"), [(b"1.1", 1), (b"1.1", 3), (b"1.0", 1)])
+def test_a_client_that_sends_no_more_is_answered(service: Served, version: bytes, n_asked: int) -> None:
+    with connected(service) as connection:
+        connection.sendall(WHOLE.replace(b"1.1", version) * n_asked)
+        connection.shutdown(socket.SHUT_WR)
+        assert [each for each in responses(connection) if each != b"100"] == [b"422"] * n_asked
+
+
+@pytest.mark.parametrize(("version", "before"), [(b"1.1", [b"100"]), (b"1.0", [])])
+def test_a_client_that_sends_no_more_is_answered_however_long_it_takes(
+    service: Served, monkeypatch: pytest.MonkeyPatch, version: bytes, before: list[bytes]
+) -> None:
+    engine = service.app.state.engine
+    goes_on, encode = threading.Event(), engine.encoding._run
+
+    def slow(items: Any) -> Any:
+        goes_on.wait(60)
+        return encode(items)
+
+    monkeypatch.setattr(engine.encoding, "_run", slow)
+    with connected(service) as connection:
+        connection.sendall((START + LENGTH).replace(b"1.1", version) + BODY)
+        connection.shutdown(socket.SHUT_WR)
+        threading.Timer(3 * LOOK_SECONDS, goes_on.set).start()
+        assert responses(connection) == [*before, b"200"]
+
+
+def test_a_client_that_leaves_in_a_body_is_not_answered(service: Served) -> None:
+    with connected(service) as connection:
+        connection.sendall(START + LENGTH + BODY[:5])
+        connection.shutdown(socket.SHUT_WR)
+        assert responses(connection) == []
