@@ -9,11 +9,12 @@ from urllib.parse import unquote
 
 import pytest
 
+from service import problems
 from service.app import create_app
 from service.settings import Settings
 from tercet_client import calls
 from tercet_client.calls import Call
-from tercet_client.errors import Problem
+from tercet_client.errors import ApiError, Problem, api_error
 from tercet_client.options import (
     AnswerOptions,
     EmbeddingsOptions,
@@ -183,6 +184,17 @@ def test_a_problem_has_the_fields_of_the_api_and_needs_no_more(schemas: Mapping[
         "#/request_id: only one of them can be null",
         "#/request_id: needed by one of them only",
     ]
+
+
+def test_every_problem_has_an_exception_of_its_own() -> None:
+    never_met = {problems.MethodNotAllowed, problems.ClientLeft}
+    kinds = [kind for kind in vars(problems).values() if isinstance(kind, type) and issubclass(kind, problems.Problem)]
+    plain = {
+        kind
+        for kind in kinds
+        if type(api_error(Problem(kind.type, kind.title, kind.status), retry_after_seconds=None)) is ApiError
+    }
+    assert plain == never_met
 
 
 def test_no_route_of_the_api_is_forgotten(description: Mapping[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
     TercetError
     ├── ApiError                  the service refused or failed, and says why in a problem document
-    │   ├── InvalidRequest        400, 413, 415, 422: it cannot be served as it was sent; `errors` names the places
+    │   ├── InvalidRequest        400, 413, 415, 422, 431: it cannot be served as it was sent; `errors` names the places
     │   ├── Unauthorized          401
-    │   ├── Forbidden             403
+    │   ├── Forbidden             403, 421
     │   ├── NotFound              404
+    │   ├── RequestTooSlow        408
     │   ├── Conflict              409
     │   ├── Overloaded            429, with `retry_after_seconds`
     │   ├── ServerFailed          500, 507 and every other 5xx
@@ -95,11 +96,15 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """This is not allowed here: by the key, or by the operator."""
+    """This is not allowed here: by the key, or by the operator, who also says under which names the service answers."""
 
 
 class NotFound(ApiError):
     """There is no such document, index, job or route; `type` says which."""
+
+
+class RequestTooSlow(ApiError):
+    """What was sent arrived too slowly: the connection is a bad one, or an upload's source a slow one."""
 
 
 class Conflict(ApiError):
@@ -127,11 +132,14 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
+    408: RequestTooSlow,
     409: Conflict,
     413: InvalidRequest,
     415: InvalidRequest,
+    421: Forbidden,
     422: InvalidRequest,
     429: Overloaded,
+    431: InvalidRequest,
     503: NotReady,
     504: DeadlineExceeded,
 }
