@@ -30,6 +30,7 @@ from indexer.vectors import KEY, PendingVectors
 _SETTINGS, _RUN = BuildSettings(), BuildRun()
 _PENDING_FOLDER = "pending"
 _STAGE_FILE = "stage.sqlite"
+_MOST_GONE_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class BuildReport:
 
     is_unchanged says that it would say what the current snapshot says, which therefore stayed current, and is the one
     that snapshot_id and path name. n_unchanged_documents were taken over from the snapshot before, n_deleted_documents
-    of it are gone as was asked; the vectors of n_embedded_passages were made anew; n_cut_passages were longer than the
+    of it are gone as was asked, n_gone_documents because the sources hold them no more; gone_ids are the first of the
+    latter, at most 20; the vectors of n_embedded_passages were made anew; n_cut_passages were longer than the
     encoder reads; n_repeated_ids documents were left out because their id came before. notices are what `BuildRun` was
     told.
     """
@@ -51,6 +53,8 @@ class BuildReport:
     n_passages: int
     n_unchanged_documents: int
     n_deleted_documents: int
+    n_gone_documents: int
+    gone_ids: Sequence[str]
     n_embedded_passages: int
     n_cut_passages: int
     n_repeated_ids: int
@@ -100,6 +104,8 @@ def build_snapshot(
         n_passages=manifest.n_passages,
         n_unchanged_documents=n_unchanged,
         n_deleted_documents=build.n_deleted,
+        n_gone_documents=build.n_gone,
+        gone_ids=build.gone_ids,
         n_embedded_passages=embedded.n_made,
         n_cut_passages=embedded.n_cut,
         n_repeated_ids=n_repeated,
@@ -114,7 +120,8 @@ class _Build:
 
     def __init__(self, index_path: Path, models: IndexModels, settings: BuildSettings, run: BuildRun) -> None:
         self.settings = settings
-        self.n_deleted = 0
+        self.n_deleted = self.n_gone = 0
+        self.gone_ids: list[str] = []
         self.notices: list[str] = []
         self._index_path, self._models, self._run = index_path, models, run
 
@@ -169,7 +176,9 @@ class _Build:
                 self._run.repeated(document.document_id)
             self.report("read", self._stage.n_documents, None)
         change = self._run.change
-        if change is not None and previous is not None:
+        if previous is not None and change is None:
+            self.n_gone, self.gone_ids = self._stage.gone(previous.path / STORE_FILE, _MOST_GONE_IDS)
+        elif previous is not None and change is not None:
             self.n_deleted = self._stage.add_stored(previous.path / STORE_FILE, change.deleted_ids)
             self.report("read", self._stage.n_documents, None)
         return n_repeated

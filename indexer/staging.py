@@ -49,9 +49,8 @@ class DocumentStage:
         Returns:
             How many of the deleted ones the store holds.
         """
-        self._connection.execute("COMMIT")  # no database is attached within a transaction
-        self._connection.execute("ATTACH ? AS stored", (f"{store.absolute().as_uri()}?mode=ro&immutable=1",))
-        self._connection.executescript("CREATE TEMP TABLE deleted (document_id TEXT PRIMARY KEY); BEGIN;")
+        self._attach(store)
+        self._connection.execute("CREATE TEMP TABLE deleted (document_id TEXT PRIMARY KEY)")
         ids = ((each.encode("utf-8", "replace").decode(),) for each in deleted_ids)
         self._connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", ids)
         cursor = self._connection.execute(
@@ -62,6 +61,20 @@ class DocumentStage:
         found = "SELECT count(*) FROM stored.documents WHERE document_id IN (SELECT document_id FROM deleted)"
         (n_deleted,) = self._connection.execute(found).fetchone()
         return int(n_deleted)
+
+    def gone(self, store: Path, most: int) -> tuple[int, list[str]]:
+        """Return how many documents of a store are not there, and the ids of the first of them, at most so many."""
+        self._attach(store)
+        gone = "FROM stored.documents WHERE document_id NOT IN (SELECT document_id FROM main.documents)"
+        (n_gone,) = self._connection.execute(f"SELECT count(*) {gone}").fetchone()
+        first = self._connection.execute(f"SELECT document_id {gone} ORDER BY document_id LIMIT ?", (most,))
+        return int(n_gone), [document_id for (document_id,) in first]
+
+    def _attach(self, store: Path) -> None:
+        """Give the other methods the tables of a store, as `stored`."""
+        self._connection.execute("COMMIT")  # no database is attached within a transaction
+        self._connection.execute("ATTACH ? AS stored", (f"{store.absolute().as_uri()}?mode=ro&immutable=1",))
+        self._connection.execute("BEGIN")
 
     def in_order(self) -> Iterator[Document]:
         """Yield the documents by id, in the order of code points."""

@@ -188,6 +188,12 @@ def _tell_what_was_built(
         f"Index {settings.index!r} holds {content} ({unchanged}{size(report.n_bytes)}, built in {duration(seconds)}) "
         f"and lies in {settings.data_path / settings.index}."
     )
+    if report.n_gone_documents:
+        more = report.n_gone_documents - len(report.gone_ids)
+        listed = ", ".join(map(repr, report.gone_ids)) + (f" and {more:,} more" if more else "")
+        say(
+            f"It holds {counted(report.n_gone_documents, 'document')} of before no more, for want of --update: {listed}."
+        )
 
 
 def _facts(report: BuildReport) -> dict[str, object]:
@@ -199,6 +205,8 @@ def _facts(report: BuildReport) -> dict[str, object]:
         "n_passages": report.n_passages,
         "n_unchanged_documents": report.n_unchanged_documents,
         "n_deleted_documents": report.n_deleted_documents,
+        "n_gone_documents": report.n_gone_documents,
+        "gone_ids": list(report.gone_ids),
         "n_embedded_passages": report.n_embedded_passages,
         "n_cut_passages": report.n_cut_passages,
         "n_repeated_ids": report.n_repeated_ids,

@@ -34,6 +34,26 @@ def test_documents_are_added_replaced_and_deleted(tercet: Tercet, tmp_path: Path
     assert passage["text"] == "the ferry is here"
 
 
+def test_documents_that_an_index_holds_no_more_are_told(tercet: Tercet, tmp_path: Path) -> None:
+    def index(*names: str, options: tuple[str, ...] = ()) -> Finished:
+        documents = write(tmp_path / "all.jsonl", *({"id": name, "text": "fog"} for name in names))
+        return tercet("index", documents, "--index", "replaced", *options)
+
+    many = [f"{i:02}" for i in range(23)]
+    first = index(*many, "kept", options=("--json",)).result
+    assert (first["n_gone_documents"], first["gone_ids"]) == (0, [])
+    listed = ", ".join(repr(name) for name in many[:20])
+    told = f"It holds 23 documents of before no more, for want of --update: {listed} and 3 more."
+    assert told in index("kept", "a\x1b[2J").stderr
+    updated = index("more", options=("--update", "--json")).result
+    assert (updated["n_documents"], updated["n_gone_documents"]) == (3, 0)
+    last = index("kept", "more", options=("--json",)).result
+    assert (last["n_gone_documents"], last["gone_ids"]) == (1, ["a\x1b[2J"])
+    again = index("kept", "more")
+    assert "as it was" in again.stderr
+    assert "of before" not in again.stderr
+
+
 def test_an_index_keeps_its_language_until_it_is_told_another(tercet: Tercet, tmp_path: Path) -> None:
     def index(name: str, *options: str, tercet: Tercet = tercet) -> Finished:
         documents = write(tmp_path / f"{name}.jsonl", {"id": name, "text": f"{name} over the harbour"})
