@@ -47,11 +47,35 @@ class SnapshotSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """One index of a folder of indexes, by its current snapshot; without one that can be read, fault says why."""
+
+    name: str
+    n_snapshots: int
+    current: Manifest | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MadeCurrent:
     """A snapshot that is current now, and the id of the one that was, None if there was none."""
 
     manifest: Manifest
     before: str | None
+
+
+def list_indexes(data_path: Path) -> list[IndexSummary]:
+    """Return the indexes in a folder by name, none if there is no such folder."""
+    found = sorted(each.parent for each in data_path.glob("*/snapshots") if each.is_dir())
+    return [_index_summary(index_path) for index_path in found]
+
+
+def _index_summary(index_path: Path) -> IndexSummary:
+    listed = IndexSummary(index_path.name, len(snapshot_folders(index_path)))
+    try:
+        return replace(listed, current=read_manifest(_folder(index_path, None)))
+    except SnapshotError as error:
+        return replace(listed, fault=str(error))
 
 
 def list_snapshots(index_path: Path) -> list[SnapshotSummary]:

@@ -20,7 +20,7 @@ from service.cli_index import indexing
 from service.cli_keys import keys
 from service.cli_models import models
 from service.cli_options import Data, Index, Json, a_query, in_utf8
-from service.cli_snapshots import snapshots
+from service.cli_snapshots import list_indexes, snapshots
 from service.cli_training import training
 from service.commands.faults import FAULTS, exit_code, explanation
 from service.commands.output import forget_unwritten, let_streams_take_all, say
@@ -233,6 +233,7 @@ def evaluate(
 
 
 app.add_typer(indexing)
+app.command("indexes")(list_indexes)
 app.add_typer(models)
 app.add_typer(training, name="train")
 app.add_typer(snapshots, name="snapshots")

@@ -1,4 +1,4 @@
-"""`tercet snapshots`: the options of its commands. What they do is in `service/commands/snapshots.py`."""
+"""`tercet indexes`, `tercet snapshots`: their options. What they do is in `service/commands/snapshots.py`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,13 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Which snapshot, as `ls` n
 OptionalId = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Which snapshot, as `ls` names it; else the current one.")
 ]
+
+
+def list_indexes(data: Data = None, json: Json = False) -> None:
+    """List the indexes of the data folder, each with its current snapshot."""
+    from service.commands.snapshots import print_indexes
+
+    print_indexes(load_settings(data_path=data), as_json=json)
 
 
 @snapshots.command("ls")

@@ -191,9 +191,8 @@ def _tell_what_was_built(
     if report.n_gone_documents:
         more = report.n_gone_documents - len(report.gone_ids)
         listed = ", ".join(map(repr, report.gone_ids)) + (f" and {more:,} more" if more else "")
-        say(
-            f"It holds {counted(report.n_gone_documents, 'document')} of before no more, for want of --update: {listed}."
-        )
+        gone = counted(report.n_gone_documents, "document")
+        say(f"It holds {gone} of before no more, for want of --update: {listed}.")
 
 
 def _facts(report: BuildReport) -> dict[str, object]:

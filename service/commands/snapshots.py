@@ -1,18 +1,22 @@
-"""`tercet snapshots`: what an operator does with the snapshots of an index."""
+"""`tercet indexes` and `tercet snapshots`: which indexes there are, and what an operator does with their snapshots."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from rich.table import Table
 
+from indexer.files import shown_path
 from indexer.manifest import Manifest
 from indexer.snapshots import (
+    IndexSummary,
     MadeCurrent,
     SnapshotSummary,
     export_snapshot,
     import_snapshot,
+    list_indexes,
     list_snapshots,
     remove_snapshots,
     roll_back,
@@ -25,18 +29,66 @@ from service.settings import Settings
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
+def print_indexes(settings: Settings, *, as_json: bool) -> None:
+    """Print one line an index, of its current snapshot."""
+    found = list_indexes(settings.data_path)
+    if as_json:
+        print_json({"path": shown_path(settings.data_path), "indexes": list(map(_index_facts, found))})
+    elif not found:
+        say(f"There is no index in {settings.data_path}; `tercet index SOURCE` builds one.")
+    else:
+        _print_table(("index", "snapshot", "built", "documents", "passages", "size", "encoder"), map(_index_row, found))
+
+
+def _index_facts(index: IndexSummary) -> dict[str, object]:
+    current = index.current
+    return {
+        "index": index.name,
+        "snapshot": None if current is None else current.snapshot_id,
+        "created_at": None if current is None else current.created_at,
+        "n_documents": None if current is None else current.n_documents,
+        "n_passages": None if current is None else current.n_passages,
+        "n_bytes": None if current is None else current.n_bytes,
+        "encoder": None if current is None else current.encoder.name,
+        "n_snapshots": index.n_snapshots,
+        "fault": index.fault,
+    }
+
+
+def _index_row(index: IndexSummary) -> tuple[str, ...]:
+    if index.current is None:
+        return index.name, index.fault or ""
+    return (
+        index.name,
+        index.current.snapshot_id,
+        _time(index.current.created_at),
+        f"{index.current.n_documents:,}",
+        f"{index.current.n_passages:,}",
+        size(index.current.n_bytes),
+        index.current.encoder.name,
+    )
+
+
 def print_snapshots(settings: Settings, *, as_json: bool) -> None:
     """Print one line a snapshot."""
     found = list_snapshots(_index_path(settings))
     if as_json:
         print_json({"index": settings.index, "snapshots": [asdict(each) for each in found]})
         return
+    _print_table(("", "snapshot", "built", "documents", "passages", "size"), map(_row, found))
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False)
-    for name in ("", "snapshot", "built", "documents", "passages", "size"):
+    for name in columns:
         table.add_column(name, justify="right" if name in ("documents", "passages", "size") else "left", no_wrap=True)
-    for each in found:
-        table.add_row(*map(printable, _row(each)))
+    for row in rows:
+        table.add_row(*map(printable, row))
     console().print(table)
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
@@ -48,7 +100,7 @@ def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
     return (
         mark,
         snapshot.snapshot_id,
-        f"{snapshot.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        _time(snapshot.created_at),
         f"{snapshot.n_documents:,}",
         f"{snapshot.n_passages:,}",
         size(snapshot.n_bytes),

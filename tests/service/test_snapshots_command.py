@@ -23,6 +23,30 @@ def tercet(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) ->
     return tercet
 
 
+def test_the_indexes_of_a_folder_are_listed(tercet: Tercet, tmp_path: Path) -> None:
+    data = tmp_path / "many"
+    documents = tmp_path / "documents.jsonl"
+    nothing = tercet("indexes", "--data", data)
+    assert (nothing.code, nothing.stdout) == (0, "")
+    assert f"There is no index in {data}; `tercet index SOURCE` builds one." in nothing.stderr
+    assert tercet("indexes", "--data", data, "--json").result == {"path": str(data), "indexes": []}
+    documents.write_text(json.dumps({"id": "fog", "text": "fog"}))
+    for name in ("b", "a"):
+        assert tercet("index", documents, "--index", name, "--data", data).code == 0
+    (data / "c" / "snapshots").mkdir(parents=True)
+    (data / ".jobs").mkdir()
+    first, second, third = tercet("indexes", "--data", data, "--json").result["indexes"]
+    assert [each["index"] for each in (first, second, third)] == ["a", "b", "c"]
+    assert (first["n_documents"], first["n_passages"], first["n_snapshots"]) == (1, 1, 1)
+    assert (first["encoder"], first["fault"]) == ("tiny-dual-encoder", None)
+    assert (third["snapshot"], third["fault"]) == (None, "index 'c' has no current snapshot")
+    heads, *rows = tercet("indexes", "--data", data).stdout.splitlines()
+    assert heads.split() == ["index", "snapshot", "built", "documents", "passages", "size", "encoder"]
+    assert rows[0].split()[:2] == ["a", first["snapshot"]]
+    assert rows[2].split()[0] == "c"
+    assert "no current snapshot" in rows[2]
+
+
 def test_snapshots_are_listed_verified_rolled_back_moved_and_removed(tercet: Tercet, tmp_path: Path) -> None:
     listed = tercet("snapshots", "ls", "--json").result["snapshots"]
     current = next(each["snapshot_id"] for each in listed if each["is_current"])
