@@ -19,6 +19,7 @@ JOB_EXAMPLE: Mapping[str, Any] = {
     "started_at": "2026-01-01T00:00:00.120000Z",
     "ended_at": "2026-01-01T00:01:10.800000Z",
     "progress": {"stage": "publish", "done": 1, "total": 1},
+    "cpu_seconds": 128.4,
     "result": {
         "index": "manuals",
         "snapshot": "20260101T000110Z-1f2e3d4c",
@@ -32,7 +33,8 @@ JOB_EXAMPLE: Mapping[str, Any] = {
     "error": None,
 }
 _AS_TAKEN: Mapping[str, Any] = dict(JOB_EXAMPLE) | {
-    "state": "queued", "started_at": None, "ended_at": None, "progress": None, "result": None
+    "state": "queued", "started_at": None, "ended_at": None, "progress": None, "cpu_seconds": None,
+    "result": None,
 }  # fmt: skip
 _UPLOADED: Mapping[str, Any] = dict(_AS_TAKEN) | {"source": None, "file_name": "faq.jsonl", "index": "faq"}
 _CANCELLED: Mapping[str, Any] = dict(JOB_EXAMPLE) | {

@@ -68,9 +68,12 @@ class JobHistory:
         """Return the job as one that runs."""
         return self._change(job, state="running", started_at=datetime.now(UTC))
 
-    def tell(self, job_id: str, progress: JobProgress) -> None:
-        """Take the news of a job that runs."""
-        self._change(self._jobs[job_id], progress=progress)
+    def tell(self, job_id: str, news: JobProgress | float) -> None:
+        """Take the news of a job that runs: how far it is, or how many seconds of a processor it has had."""
+        if isinstance(news, JobProgress):
+            self._change(self._jobs[job_id], progress=news)
+        else:
+            self._change(self._jobs[job_id], cpu_seconds=news)
 
     def end(
         self,

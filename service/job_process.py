@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 
+from service.job_clock import watch_clock
 from service.job_store import Job, JobProgress
 
 _LINE_BYTES = 16_384  # of a line that the process says; longer ones are cut
 _COMPLAINT = b"tercet: "
+
+Tell: TypeAlias = Callable[[JobProgress | float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Launch:
     environment: Mapping[str, str]
     root: Path
     grace_seconds: float
+    job_id: str
 
 
 @dataclass(slots=True)
@@ -59,8 +64,8 @@ def build_command(job: Job, root: Path, source: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "service.job_child", str(root), str(source), *arguments, "--", str(source)]
 
 
-async def run_build(launch: Launch, *, ending: asyncio.Event, tell: Callable[[JobProgress], None]) -> Ended:
-    """Run the process to its end, which `ending` brings nearer; tell takes its progress.
+async def run_build(launch: Launch, *, ending: asyncio.Event, tell: Tell) -> Ended:
+    """Run the process to its end, which `ending` brings nearer; tell takes its progress, and its processor time.
 
     Raises:
         OSError: it cannot be started.
@@ -77,14 +82,16 @@ async def run_build(launch: Launch, *, ending: asyncio.Event, tell: Callable[[Jo
     assert process.stderr is not None
     ended = Ended()
     stopping = asyncio.create_task(_stop(process, ending, launch.grace_seconds))
+    watching = asyncio.create_task(watch_clock(process.pid, tell, launch.job_id))
     reading = asyncio.gather(process.stdout.read(), _follow(process.stderr, ended, tell))
     try:
         ended.code = await process.wait()
     finally:
         _signal(process, signal.SIGKILL)  # its workers, which would hold the pipes open
         stopping.cancel()
+        watching.cancel()
         printed, _ = await reading
-        await asyncio.gather(stopping, return_exceptions=True)
+        await asyncio.gather(stopping, watching, return_exceptions=True)
     if ended.code == 0:
         ended.result = orjson.loads(printed)
     if ended.complaint is not None:
@@ -104,7 +111,7 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
         os.killpg(process.pid, number)
 
 
-async def _follow(stream: asyncio.StreamReader, ended: Ended, tell: Callable[[JobProgress], None]) -> None:
+async def _follow(stream: asyncio.StreamReader, ended: Ended, tell: Tell) -> None:
     """Read what the process says to its end; of that only progress, complaints and faults are kept."""
     async for line in _lines(stream):
         with suppress(ValueError):  # of JSON, in a line that was cut

@@ -57,6 +57,11 @@ class Job(BaseModel):
     started_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     progress: JobProgress | None = Field(default=None, description="The last that the build told, since the start.")
+    cpu_seconds: float | None = Field(
+        default=None,
+        description="Processor time of its build so far, looked at every two seconds; null while unknown, and where "
+        "the system is not Linux. If it stands still while the job runs, other work keeps the processors busy.",
+    )
     result: dict[str, object] | None = Field(
         default=None, description="What `tercet index --json` prints; null unless the job has succeeded."
     )

@@ -213,6 +213,7 @@ class Jobs:
             environment=environment_of(settings.model_copy(update={"n_threads": settings.jobs_threads})),
             root=root,
             grace_seconds=min(_GRACE_SECONDS, settings.shutdown_seconds / 2),
+            job_id=job.job_id,
         )
 
     async def _finish(self, job: Job, ended: Ended, reason: Reason | None) -> None:

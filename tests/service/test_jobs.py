@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.extras import StartupError
+from service.job_clock import is_starving
 from service.job_store import Job, Order
 from service.job_uploads import UploadLimits
 from service.jobs import Jobs
@@ -29,6 +30,7 @@ PROGRAMS = {
     "bad": "say('Skipped a file'); say('tercet: ' + sys.argv[1] + '/bad.jsonl is no good.'); sys.exit(1)",
     "fault": 'say(\'{"exception":[{"type":"ValueError","places":[]}]}\'); sys.exit(1)',
     "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "busy": "while True: pass",
     "locks": "file = open(os.environ['TERCET_DATA_PATH'] + '/docs/lock'); fcntl.flock(file, 6); print('{}')",
 }
 HEAD = "import fcntl, os, signal, sys, time\ndef say(line): print(line, file=sys.stderr, flush=True)\n"
@@ -295,6 +297,55 @@ def test_a_source_that_has_gone_meanwhile_fails_its_job(settings: Settings) -> N
         assert (await ended(jobs, gone)).error == "The source is not there any more."
 
     with_jobs(settings, work)
+
+
+def test_a_job_says_how_much_of_a_processor_it_has_had(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.job_clock.LOOK_SECONDS", 0.05)
+
+    async def work(jobs: Jobs) -> None:
+        job = await jobs.submit(order("busy"))
+        while (jobs.history.job(job.job_id).cpu_seconds or 0) < 0.5:
+            await asyncio.sleep(0.05)
+        over = await jobs.cancel(job.job_id)
+        assert over.cpu_seconds is not None
+
+    with_jobs(settings, work)
+
+
+def test_a_job_that_starves_is_told_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("service.job_clock.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("service.job_clock.STARVING_SECONDS", 0.2)
+
+    def told() -> list[logging.LogRecord]:
+        return [each for each in caplog.records if each.message == "a job gets hardly any processor time"]
+
+    async def work(jobs: Jobs) -> None:
+        await begun(jobs, job := await jobs.submit(order("hang")))
+        while not told():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # for more of them, were there any
+        await jobs.cancel(job.job_id)
+
+    with_jobs(settings, work)
+    assert len(told()) == 1
+
+
+@pytest.mark.parametrize(
+    ("seen", "starves"),
+    [
+        ([(5, 0)], False),
+        ([(5, 1), (64, 1)], False),
+        ([(5, 1), (35, 1), (65, 3.9)], True),
+        ([(5, 1), (35, 1), (65, 4.1)], False),
+        ([(5, 1), (205, 10.9)], True),
+    ],
+)
+def test_less_than_a_twentieth_of_a_core_for_a_minute_is_starving(
+    seen: list[tuple[float, float]], starves: bool
+) -> None:
+    assert is_starving(seen) == starves
 
 
 def test_an_upload_lies_on_the_disk_until_its_job_is_over(settings: Settings) -> None:

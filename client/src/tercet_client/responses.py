@@ -283,6 +283,7 @@ class Job:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     progress: JobProgress | None = None
+    cpu_seconds: float | None = None
     result: Mapping[str, object] | None = None
     error: str | None = None
 
