@@ -41,3 +41,8 @@ class SnapshotError(IndexerError):
 
 class FilterError(IndexerError):
     """A filter cannot be read or is too large."""
+
+
+def installing(extra: str) -> str:
+    """Return how an extra is installed, as a clause; Tercet is installed from its folder and is on no package index."""
+    return f"run pip install --editable '.[{extra}]' in Tercet's folder"

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from indexer.columns import MAX_TEXT_CHARACTERS
 from indexer.documents import Document, MetadataValue, Skipped
-from indexer.errors import NoDocumentError
+from indexer.errors import NoDocumentError, installing
 
 Unit: TypeAlias = Literal["page", "slide", "sheet"]
 
@@ -95,7 +95,7 @@ def damage_told(kind: str) -> Iterator[None]:
     except (NoDocumentError, MemoryError):
         raise
     except ImportError as error:
-        raise NoDocumentError("missing-extra", "needs the extra `files`: install tercet[files]") from error
+        raise NoDocumentError("missing-extra", f"needs the extra `files`: {installing('files')}") from error
     # A broken file makes these libraries raise anything from KeyError to RecursionError.
     except Exception as error:
         raise NoDocumentError("damaged", f"is damaged, or no {kind} ({type(error).__name__})") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from indexer.columns import Ids, document_of, parts_of, require_columns
 from indexer.documents import Document, Skipped
-from indexer.errors import NoDocumentError
+from indexer.errors import NoDocumentError, installing
 
 if TYPE_CHECKING:
     from pyarrow import Array, DataType, RecordBatch, Schema
@@ -43,7 +43,7 @@ def _records(path: Path) -> Iterator[dict[str, object] | NoDocumentError]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise NoDocumentError("missing-extra", "needs the extra `parquet`: install tercet[parquet]") from error
+        raise NoDocumentError("missing-extra", f"needs the extra `parquet`: {installing('parquet')}") from error
     n_rows = 0
     with path.open("rb") as content:
         try:

@@ -7,6 +7,8 @@ check comes before either is imported. This module therefore imports neither.
 from collections.abc import Sequence
 from importlib import metadata
 
+from indexer.errors import installing
+
 _EXTRAS = {"cpu": ("onnxruntime", "faiss-cpu"), "gpu": ("onnxruntime-gpu", "faiss-gpu")}
 
 _TRAIN = ("torch", "transformers", "onnx", "onnxscript", "bm25s")
@@ -37,14 +39,16 @@ def check_installed(installed: set[str]) -> None:
         found = ", ".join(present["cpu"] + present["gpu"])
         raise StartupError(
             f"The extras `cpu` and `gpu` exclude each other, but {found} are installed together: "
-            "make a fresh environment and install either tercet[cpu] or tercet[gpu]."
+            "make a fresh environment and install only one of them."
         )
     for extra, names in _EXTRAS.items():
         missing = [name for name in names if name not in installed]
         if present[extra] and missing:
-            raise StartupError(f"The extra `{extra}` is incomplete, {missing[0]} is missing: install tercet[{extra}].")
+            raise StartupError(f"The extra `{extra}` is incomplete, {missing[0]} is missing: {installing(extra)}.")
     if not any(present.values()):
-        raise StartupError("Neither of the extras `cpu` and `gpu` is installed: install tercet[cpu] or tercet[gpu].")
+        raise StartupError(
+            f"Neither of the extras `cpu` and `gpu` is installed: {installing('cpu')}, or the same with gpu."
+        )
 
 
 def check_train_extra(names: Sequence[str] = _TRAIN) -> None:
@@ -55,7 +59,7 @@ def check_train_extra(names: Sequence[str] = _TRAIN) -> None:
     """
     missing = next((name for name in names if not _is_installed(name)), None)
     if missing is not None:
-        raise StartupError(f"This command needs the extra `train`, {missing} is missing: install tercet[train].")
+        raise StartupError(f"This command needs the extra `train`, {missing} is missing: {installing('train')}.")
 
 
 def _is_installed(name: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from indexer.errors import installing
 from service.commands.faults import CommandError
 
 LIBRARIES = ("jinja2", "matplotlib")
@@ -19,7 +20,7 @@ def check_destination(path: Path, *, libraries: Sequence[str] = LIBRARIES) -> No
     """
     missing = [name for name in libraries if find_spec(name) is None]
     if missing:
-        raise CommandError(f"a report needs {' and '.join(missing)}: run pip install 'tercet[train]'")
+        raise CommandError(f"a report needs {' and '.join(missing)}: {installing('train')}")
     if not path.parent.is_dir():
         raise CommandError(f"the report cannot be written: there is no folder {path.parent}")
     if path.exists() and not path.is_file():

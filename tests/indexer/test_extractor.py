@@ -67,7 +67,7 @@ def test_one_process_says_what_the_readers_say_and_refuses_what_they_refuse(extr
         (BUSY, "too-long", "takes over 1 s of processor time to read"),
         (GREEDY, "too-long", "takes over 400000000 bytes of memory to read"),
         (FATAL, "damaged", "ended the process that read it (signal 11)"),
-        (MISSING, "missing-extra", "needs the extra `files`: install tercet[files]"),
+        (MISSING, "missing-extra", "needs the extra `files`: run pip install --editable '.[files]' in Tercet's folder"),
     ],
 )
 def test_what_a_file_does_to_its_library_costs_it_alone(

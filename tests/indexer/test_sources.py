@@ -138,10 +138,20 @@ def test_a_file_whose_extra_is_missing_says_what_to_install(tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)  # Parquet is read in this process
     assert _skipped(tmp_path) == [
         *(
-            (name, None, "missing-extra", "needs the extra `files`: install tercet[files]")
+            (
+                name,
+                None,
+                "missing-extra",
+                "needs the extra `files`: run pip install --editable '.[files]' in Tercet's folder",
+            )
             for name in list(contents)[:4]
         ),
-        ("e.parquet", None, "missing-extra", "needs the extra `parquet`: install tercet[parquet]"),
+        (
+            "e.parquet",
+            None,
+            "missing-extra",
+            "needs the extra `parquet`: run pip install --editable '.[parquet]' in Tercet's folder",
+        ),
     ]
 
 

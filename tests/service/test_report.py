@@ -283,5 +283,5 @@ def test_without_its_libraries_one_sentence_says_what_to_install(tercet: Tercet,
     without = Tercet({**tercet.environment, "PYTHONPATH": str(tmp_path)})
     done = without("evaluate", "--dataset", dataset, "--report", tmp_path / "report.html")
     assert done.code == 1
-    assert done.sentence == "A report needs matplotlib: run pip install 'tercet[train]'."
+    assert done.sentence == "A report needs matplotlib: run pip install --editable '.[train]' in Tercet's folder."
     assert len(done.stderr.splitlines()) == 1
