@@ -130,7 +130,7 @@ _EXAMPLES: Examples = {
 METRICS: Responses = {200: {"content": {CONTENT_TYPE: {"example": "tercet_ready 1.0\n"}}}}
 
 _FAULTS: Mapping[type[Problem], dict[str, str]] = {
-    problems.InvalidRequest: {"pointer": "#/top_k", "detail": "Input should be less than or equal to 100"},
+    problems.InvalidRequest: {"pointer": "#/top_k", "detail": "It must be at most 100."},
     problems.InputTooLong: {"pointer": "#/texts/3", "detail": "It has 900 tokens; the model takes 498 of them."},
 }
 

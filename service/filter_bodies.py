@@ -49,23 +49,23 @@ _BOUNDS = ("gt", "gte", "lt", "lte")
 
 def _bound(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-        raise ValueError("Input should be a text or a number")
+        raise ValueError("It must be a text or a number.")
     if isinstance(value, str) and len(value) > MAX_VALUE_CHARACTERS:
-        raise ValueError(f"Text should have at most {MAX_VALUE_CHARACTERS} characters")
+        raise ValueError(f"It must have at most {MAX_VALUE_CHARACTERS} characters.")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("Input should be a finite number")
+        raise ValueError("It must be a finite number.")
     return value
 
 
 def _value(value: object) -> object:
     if not isinstance(value, str | int | float | None):  # a boolean is an int
-        raise ValueError("Input should be a text, a number or a boolean")
+        raise ValueError("It must be a text, a number, true or false.")
     return value if isinstance(value, bool) else _bound(value)
 
 
 def _listed_value(value: object) -> object:
     if value is None:
-        raise ValueError("Input should be a text, a number or a boolean")
+        raise ValueError("It must be a text, a number, true or false.")
     return _value(value)
 
 

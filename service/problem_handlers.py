@@ -1,8 +1,5 @@
 """From exceptions to problem documents, for the framework. The last handler is in service/observe.py."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +16,7 @@ from service.problems import (
     UnknownRoute,
     json_pointer,
 )
+from service.value_faults import plain
 
 
 def respond(problem: Problem, request_id: str) -> Response:
@@ -68,9 +66,4 @@ def as_problem(error: Exception) -> Problem:
 
 
 def _faults(error: RequestValidationError) -> list[dict[str, str]]:
-    return [{"pointer": json_pointer(fault["loc"][1:]), "detail": _plain(fault)} for fault in error.errors()]
-
-
-def _plain(fault: Mapping[str, Any]) -> str:
-    """Return what is wrong, without the value that was sent."""
-    return str(fault["msg"]).removeprefix("Value error, ")
+    return [{"pointer": json_pointer(fault["loc"][1:]), "detail": plain(fault)} for fault in error.errors()]

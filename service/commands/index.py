@@ -189,8 +189,8 @@ def _tell_what_was_built(
         f"and lies in {settings.data_path / settings.index}."
     )
     if report.n_gone_documents:
-        more = report.n_gone_documents - len(report.gone_ids)
-        listed = ", ".join(map(repr, report.gone_ids)) + (f" and {more:,} more" if more else "")
+        n_more = report.n_gone_documents - len(report.gone_ids)
+        listed = ", ".join(map(repr, report.gone_ids)) + (f" and {n_more:,} more" if n_more else "")
         gone = counted(report.n_gone_documents, "document")
         say(f"It holds {gone} of before no more, for want of --update: {listed}.")
 

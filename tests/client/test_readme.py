@@ -18,7 +18,7 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-
         (1, r"\['\S+', '\S+'\]\n"),
         (2, r"\w.+\. 0\.\d\d rerank_sigmoid\n-?[01]\.\d\d\n-?[01]\.\d\d\n$"),
         (3, r"(queued|running) None\n(.*\n)*succeeded JobProgress\(stage='publish', done=1, total=1\)\n"),
-        (4, r"#/top_k: Input should be less than or equal to 100\n/problems/unknown-document\n"),
+        (4, r"#/top_k: It must be at most 100.\n/problems/unknown-document\n"),
     ],
 )
 def test_a_snippet_does_what_it_says(

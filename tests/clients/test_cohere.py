@@ -87,6 +87,4 @@ def test_the_asynchronous_client_gets_the_same(service: RunningService, v2: cohe
 def test_a_fault_reaches_the_caller_with_its_reason(v2: cohere.ClientV2) -> None:
     with pytest.raises(cohere.errors.UnprocessableEntityError) as raised:
         v2.rerank(model="any", query=QUERY, documents=DOCUMENTS, top_n=0)
-    assert raised.value.body["errors"] == [
-        {"pointer": "#/top_n", "detail": "Input should be greater than or equal to 1"}
-    ]
+    assert raised.value.body["errors"] == [{"pointer": "#/top_n", "detail": "It must be at least 1."}]

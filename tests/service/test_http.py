@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
@@ -468,3 +469,43 @@ def test_work_that_fails_fails_its_caller() -> None:
 
     with pytest.raises(DeadlineExceeded):
         asyncio.run(while_connected(Staying(), work()))  # type: ignore[arg-type]  # all that is asked of a request
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/search", {}, "It is missing."),
+        ("/v1/search", {"query": "a", "tpo_k": 1}, "There is no field of this name."),
+        ("/v1/search", {"query": 1}, "It must be a text."),
+        ("/v1/search", {"query": "a" * 4001}, "It must have at most 4000 characters."),
+        ("/v1/search", {"query": "a", "top_k": "1"}, "It must be a whole number."),
+        ("/v1/search", {"query": "a", "top_k": 1.5}, "It must be a whole number."),
+        ("/v1/search", {"query": "a", "top_k": 0}, "It must be at least 1."),
+        ("/v1/search", {"query": "a", "top_k": 101}, "It must be at most 100."),
+        ("/v1/search", {"query": "a", "min_score": "high"}, "It must be a number."),
+        ("/v1/search", {"query": "a", "rerank": 1}, "It must be true or false."),
+        ("/v1/search", {"query": "a", "mode": "psychic"}, "It must be 'hybrid', 'dense' or 'bm25'."),
+        ("/v1/search", {"query": "a", "facets": "year"}, "It must be a list."),
+        ("/v1/search", {"query": "a", "facets": ["a"] * 21}, "It must have at most 20 items."),
+        ("/v1/search", {"query": "a", "filter": 1}, "It must be an object."),
+        ("/v1/search", {"query": "a", "filter": {"field": "", "exists": True}}, "It must have at least 1 character."),
+        (
+            "/v1/search",
+            {"query": "a", "filter": {"field": "a", "equal": []}},
+            "It must be a text, a number, true or false.",
+        ),
+        ("/v1/search/batch", {"searches": []}, "It must have at least 1 item."),
+        ("/v1/search", [], "It must be an object."),
+        ("/v1/rerank", {"query": "a", "documents": 1}, "It must be a list."),
+        ("/v1/embeddings", {"input": 1}, None),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_of_ours(
+    client: TestClient, path: str, body: object, detail: str | None
+) -> None:
+    problem = problem_of(client.post(path, json=body), 422, "invalid-request")
+    details = [fault["detail"] for fault in problem["errors"]]
+    assert details == [detail] or detail is None
+    for each in details:
+        assert each.endswith(".")
+        assert not re.search("Input|String|List|should|valid", each)

@@ -83,7 +83,7 @@ class ApiError(TercetError):
         sentence = f"{self.status} {self.title}"
         if self.detail is not None:
             sentence += f": {self.detail}"
-        sentence += "".join(f" {fault.pointer}: {fault.detail}." for fault in self.errors)
+        sentence += "".join(f" {fault.pointer}: {fault.detail}" for fault in self.errors)
         return sentence if self.request_id is None else f"{sentence} (request {self.request_id})"
 
 
