@@ -17,7 +17,10 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-
         (0, r"(?s)1\. 0\.\d\d .*: .+\n(….*\[.+\].*… in \S+|No answer: below_threshold)\n"),
         (1, r"\['\S+', '\S+'\]\n"),
         (2, r"\w.+\. 0\.\d\d rerank_sigmoid\n-?[01]\.\d\d\n-?[01]\.\d\d\n$"),
-        (3, r"(queued|running) None\n(.*\n)*succeeded JobProgress\(stage='publish', done=1, total=1\)\n"),
+        (
+            3,
+            r"(queued|running) None None\n(.*\n)*succeeded JobProgress\(stage='publish', .*\) (None|\d+\.\d+)\n",
+        ),
         (4, r"#/top_k: It must be at most 100.\n/problems/unknown-document\n"),
     ],
 )
