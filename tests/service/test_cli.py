@@ -50,9 +50,7 @@ def test_version_is_that_of_the_distribution(tercet: Tercet) -> None:
 
 
 @pytest.mark.parametrize(
-@pytest.mark.parametrize(
     "command", ["index", "serve", "search", "answer", "inspect", "evaluate", "demo", "indexes", "snapshots", "doctor"]
-)
 )
 def test_every_command_explains_itself(tercet: Tercet, command: str) -> None:
     done = tercet(command, "--help")
