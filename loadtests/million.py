@@ -23,7 +23,7 @@ import numpy as np
 from indexer.build import build_snapshot
 from indexer.documents import Document
 from indexer.publish import current_snapshot
-from indexer.recipe import BuildProgress, BuildRun, IndexModels
+from indexer.recipe import BuildProgress, BuildRun, IndexModels, PassageEncoder
 from indexer.sources import read_documents
 from models.dual_encoder import DualEncoder, Embeddings
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, TOKENIZER_FILE, open_model_folder
@@ -39,7 +39,7 @@ N_QUERIES = 1_000
 class NoisyEncoder:
     """Gives a text one of some real vectors, chosen by the text's hash, plus noise of the same hash."""
 
-    def __init__(self, encoder: DualEncoder, texts: Sequence[str]) -> None:
+    def __init__(self, encoder: PassageEncoder, texts: Sequence[str]) -> None:
         self.fingerprint = hashlib.sha256(f"noisy {encoder.fingerprint}".encode()).hexdigest()
         self.dimension, self.tokenizer = encoder.dimension, encoder.tokenizer
         self._real = encoder.encode_passages(texts).vectors
