@@ -49,6 +49,16 @@ def test_the_recall_in_the_record_is_what_other_queries_get(index: tuple[DenseIn
     assert dense.search(queries[0], 100).scores.tolist() == sorted(dense.search(queries[0], 100).scores, reverse=True)
 
 
+def test_no_search_of_mapped_lists_starts_threads_to_fetch_them(tmp_path: Path) -> None:
+    dense, _ = built(clustered(N), tmp_path, kind="ivf-sq8")
+    assert dense._proposer is not None
+    mapped = faiss.extract_index_ivf(dense._proposer._index).invlists
+    assert mapped is not None
+    lists = faiss.downcast_InvertedLists(mapped)
+    assert isinstance(lists, faiss.OnDiskInvertedLists)
+    assert lists.prefetch_nthread == 0
+
+
 def test_more_effort_finds_more(tmp_path: Path) -> None:
     dense, record = built(clustered(N), tmp_path, kind="ivf-sq8", recall=1.0)
     queries = clustered(40, seed=6)
