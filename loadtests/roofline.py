@@ -5,15 +5,17 @@
 Ceilings and engines take turns, and of each the best round counts: other work only slows. Ceilings are graphs of
 nothing but the model's linear layers, in its shapes and in a batch as the session makes them most often, one for each
 core at a time. A pair's FLOP are those of its own tokens, padding not counted; a batch moves at least the weights once,
-which is what the arithmetic intensity goes by. Plots need matplotlib, of the extra `train`.
+which is what the arithmetic intensity goes by. Beside other work both have fewer cores, not equally many: the last
+column compares them by processor time. Plots need matplotlib, of the extra `train`.
 """
 
 import argparse
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -66,27 +68,25 @@ class Architecture:
 
 @dataclass(slots=True)
 class Measured:
-    """GFLOP/s of one thing in each round, and how many cores it then had."""
+    """GFLOP/s of each round, and how many cores it had meanwhile: all of them where nothing else runs nor waits."""
 
     name: str
     precision: str
-    gflops: list[float] = field(default_factory=list)
-    cores: list[float] = field(default_factory=list)
+    rounds: list[tuple[float, float]] = field(default_factory=list)
 
     @property
-    def best(self) -> float:
-        """The best round."""
-        return max(self.gflops)
+    def gflops(self) -> float:
+        """GFLOP/s of the best round."""
+        return max(self.rounds)[0]
 
     @property
-    def cores_then(self) -> float:
-        """How many cores it had in the best round; on an idle machine all."""
-        return self.cores[self.gflops.index(self.best)]
+    def cores(self) -> float:
+        """How many cores it had in the best round."""
+        return max(self.rounds)[1]
 
     def note(self, gflop: float, seconds: float, cpu_seconds: float) -> None:
         """Add a round."""
-        self.gflops.append(gflop / seconds)
-        self.cores.append(cpu_seconds / seconds)
+        self.rounds.append((gflop / seconds, cpu_seconds / seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +190,29 @@ def bandwidth() -> Callable[[], float]:
     return lambda: n_bytes / _timed(lambda: _on_threads(copy, n_threads))[0] / 1e9
 
 
-def batches(model: CrossEncoder, inputs: Sequence[ModelInput]) -> list[list[int]]:
-    """Return the numbers of inputs by the batches that a cross-encoder's session runs."""
+def operations(precision: str, batch: tuple[int, int]) -> dict[str, float]:
+    """Return the share of a batch's time by OpenVINO's kinds of operations, the greatest first, in the best of ten."""
+    model = openvino.Core().read_model(open_model_folder(BUNDLED_CROSS_ENCODER, "cross-encoder").path / WEIGHTS_FILE)
+    _multiply_floats(model, precision)
+    settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True}
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    feeds = {port.any_name: np.ones(batch, np.int64) for port in request.model_inputs}
+    rounds = []
+    for _ in range(10):
+        request.infer(feeds)
+        spent = Counter[str]()
+        for each in request.profiling_info:
+            spent[each.node_type] += each.real_time // timedelta(microseconds=1)
+        rounds.append(spent)
+    best = min(rounds, key=Counter.total)
+    return {kind: us / best.total() for kind, us in best.most_common(5)}
+
+
+def n_bytes(model: CrossEncoder, asked: Sequence[Sequence[ModelInput]], of: Architecture) -> int:
+    """Return how many bytes of weights are read for the requests if each batch that the session runs reads all once."""
     session = model._session
-    return session._batches(inputs) if isinstance(session, OpenVinoSession) else [[i] for i in range(len(inputs))]
+    n_batches = [len(session._batches(i)) if isinstance(session, OpenVinoSession) else len(i) for i in asked]
+    return PRECISIONS[OF_ENGINES[model.engine]] * of.n_weights * sum(n_batches)
 
 
 def scored(model: CrossEncoder, asked: Sequence[Sequence[ModelInput]]) -> None:
@@ -213,29 +232,27 @@ def commonest(model: CrossEncoder, asked: Sequence[Sequence[ModelInput]]) -> tup
     return n_tokens.most_common(1)[0][0]
 
 
-def plot(ceilings: dict[str, float], gb_per_second: float, points: Sequence[Point]) -> str:
+def plot(ceilings: Mapping[str, Measured], gb_per_second: float, points: Sequence[Point]) -> str:
     """Return an SVG file: ceilings in GFLOP/s as lines over the arithmetic intensity, engines as points."""
     colours = dict(zip(PRECISIONS, (plots._GREEN, plots._BLUE, plots._AMBER), strict=True))
+    top = max(limit.gflops for limit in ceilings.values())
     with plots._style("roofline"):
         figure = plots._figure(4.0)
         axes = figure.subplots()
-        ends = np.array([1.0, 4 * max(point.intensity for point in points)])
-        for precision, gflops in ceilings.items():
-            ridge = gflops / gb_per_second
-            axes.plot([ridge, ends[1]], [gflops, gflops], color=colours[precision], linewidth=1.6)
-            axes.annotate(
-                f"{precision} {gflops:,.0f}", (ends[1], gflops), (-2, 3), textcoords="offset points", ha="right"
-            )
-        top = max(ceilings.values()) / gb_per_second
-        axes.plot([ends[0], top], [gb_per_second, gb_per_second * top], color=plots._QUIET, linewidth=1.6)
-        axes.annotate(
-            f"memory {gb_per_second:.0f} GB/s", (1.5, 1.5 * gb_per_second), (6, -8), textcoords="offset points"
-        )
+        ends = 1.0, 4 * max(point.intensity for point in points)
+        axes.plot([1, top / gb_per_second], [gb_per_second, top], color=plots._QUIET, linewidth=1.6)
+        axes.annotate(f"memory {gb_per_second:.0f} GB/s", (2, 2 * gb_per_second), (6, -8), textcoords="offset points")
+        for precision, limit in ceilings.items():
+            ridge = limit.gflops / gb_per_second
+            axes.plot([ridge, ends[1]], 2 * [limit.gflops], color=colours[precision], linewidth=1.6)
+            said = f"{precision} {limit.gflops:,.0f}"
+            axes.annotate(said, (ridge, limit.gflops), (14, 3), textcoords="offset points")
         for point in points:
-            x, y, colour = point.intensity, point.measured.best, colours[point.measured.precision]
-            axes.plot([x], [y], "o", color=colour, markersize=6, label=point.measured.name)
-        axes.set(xscale="log", yscale="log", xlabel="FLOP a byte of weights read", ylabel="GFLOP/s", xlim=ends)
-        axes.set_ylim(gb_per_second / 2, 2 * max(ceilings.values()))
+            found = point.measured
+            name, colour = f"{found.name}: {found.gflops:,.0f}", colours[found.precision]
+            axes.plot([point.intensity], [found.gflops], "o", color=colour, markersize=6, label=name)
+        axes.set(xscale="log", yscale="log", xlabel="FLOP a byte of weights read", ylabel="GFLOP/s")
+        axes.set(xlim=ends, ylim=(gb_per_second / 2, 2 * top))
         axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:,.0f}")
@@ -252,19 +269,23 @@ def tables(
     yield f"A pair takes {linear + attention:.2f} GFLOP: {linear:.2f} in linear layers, {attention:.2f} in attention.\n"
     yield "| ceiling | GFLOP/s | cores had | pairs/s at most |\n|---|---|---|---|"
     for each in ceilings:
-        pairs = each.best / (linear + attention)
-        yield f"| {each.name}, {each.precision} | {each.best:,.0f} | {each.cores_then:.2f} | {pairs:.0f} |"
-    yield "\n| engine | pairs/s | GFLOP/s | cores had | FLOP/byte | of the ceiling |\n|---|---|---|---|---|---|"
+        pairs = each.gflops / (linear + attention)
+        yield f"| {each.name}, {each.precision} | {each.gflops:,.0f} | {each.cores:.2f} | {pairs:.0f} |"
+    yield (
+        "\n| engine | pairs/s | GFLOP/s | cores had | FLOP/byte | of the ceiling | core for core |\n" + 7 * "|---" + "|"
+    )
     for point in points:
         found, limit = point.measured, best_ceilings(ceilings)[point.measured.precision]
-        rate = f"{found.best / (linear + attention):.0f} | {found.best:,.0f} | {found.cores_then:.2f}"
-        yield f"| {found.name} | {rate} | {point.intensity:.0f} | {found.best / limit:.0%} of {found.precision} |"
+        share, of_a_core = found.gflops / limit.gflops, (found.gflops / found.cores) / (limit.gflops / limit.cores)
+        rate = f"{found.gflops / (linear + attention):.0f} | {found.gflops:,.0f} | {found.cores:.2f}"
+        yield (
+            f"| {found.name} | {rate} | {point.intensity:.0f} | {share:.0%} of {found.precision} | {of_a_core:.0%} |"
+        )
 
 
-def best_ceilings(ceilings: Sequence[Measured]) -> dict[str, float]:
-    """Return the greatest GFLOP/s of each precision."""
-    of_precisions = {each.precision for each in ceilings}
-    return {name: max(c.best for c in ceilings if c.precision == name) for name in PRECISIONS if name in of_precisions}
+def best_ceilings(ceilings: Sequence[Measured]) -> dict[str, Measured]:
+    """Return the highest ceiling of each precision."""
+    return {each.precision: each for each in sorted(ceilings, key=lambda found: found.gflops)}
 
 
 def main() -> None:
@@ -279,15 +300,13 @@ def main() -> None:
     of, models = architecture(), engines()
     reference = next(iter(models.values()))
     asked = requests(arguments.index, read_queries(arguments.queries, n=arguments.n), reference)
-    lengths = [item.ids.size for inputs in asked for item in inputs]
-    gflop = sum(of.linear_flop(n) + of.attention_flop(n) for n in lengths) / 1e9
-    batch = commonest(reference, asked)
+    lengths, batch = [item.ids.size for inputs in asked for item in inputs], commonest(reference, asked)
+    flop = sum(of.linear_flop(n) + of.attention_flop(n) for n in lengths)
     precisions = [name for name in PRECISIONS if name != "bf16" or has_bfloat16()]
     limits = [ceiling(name, s, p, batch=batch) for p in precisions for name, s in chains(of).items()]
-    points = []
-    for name, model in models.items():
-        n_bytes = PRECISIONS[OF_ENGINES[name]] * of.n_weights * sum(len(batches(model, inputs)) for inputs in asked)
-        points.append(Point(Measured(name, OF_ENGINES[name]), gflop * 1e9 / n_bytes))
+    points = [
+        Point(Measured(name, OF_ENGINES[name]), flop / n_bytes(model, asked, of)) for name, model in models.items()
+    ]
     copy, copied = bandwidth(), [0.0]
     for round_ in range(arguments.rounds + 1):  # the first warms up
         copied.append(copy())
@@ -296,10 +315,13 @@ def main() -> None:
         for point, model in zip(points, models.values(), strict=True):
             spent = _timed(partial(scored, model, asked))
             if round_:
-                point.measured.note(gflop, *spent)
+                point.measured.note(flop / 1e9, *spent)
     ceilings = [found for found, _ in limits]
     print(f"Batches of {batch[0]} x {batch[1]} tokens, {available_cpus()} cores; memory {max(copied):.1f} GB/s.")
     print("\n".join(tables(of, lengths, ceilings, points)))
+    for precision in sorted({"f32", usual_precision()}):
+        shares = ", ".join(f"{kind} {share:.0%}" for kind, share in operations(precision, batch).items())
+        print(f"\nOf a batch in {precision} on one core: {shares}.")
     if arguments.svg is not None:
         arguments.svg.write_text(plot(best_ceilings(ceilings), max(copied), points))
 
