@@ -122,11 +122,17 @@ def search(
 ) -> None:
     """Print the passages that fit a query best."""
     from service.commands.query import search_once
-    from service.queries import SearchQuery
+    from service.queries import SETTLE_K, SearchQuery
 
     settings = load_settings(index=name, data_path=data)
     asked = SearchQuery(
-        query, top_k=top_k, mode=_mode(mode), rerank=rerank, filter=read_filter(where), facets=facet or ()
+        query,
+        top_k=top_k,
+        mode=_mode(mode),
+        rerank=rerank,
+        settle_k=max(SETTLE_K, top_k),  # all that is printed
+        filter=read_filter(where),
+        facets=facet or (),
     )
     search_once(asked, settings, as_json=json)
 

@@ -9,6 +9,8 @@ from service.answers import OwnPassage
 
 Mode: TypeAlias = Literal["hybrid", "dense", "bm25"]
 
+SETTLE_K = 10  # what a first page shows
+
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
@@ -25,7 +27,7 @@ class SearchQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
-    settle_k: int = 10
+    settle_k: int = SETTLE_K
     retrieve_k: int = 200
     highlight: bool = True
     explain: bool = False
@@ -49,7 +51,7 @@ class AnswerQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
-    settle_k: int = 10
+    settle_k: int = SETTLE_K
     retrieve_k: int = 200
     index: str | None = None
     filter: Filter | None = None

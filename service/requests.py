@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 from indexer.filters import Filter
 from service.answers import OwnPassage
 from service.filter_bodies import FILTER_EXAMPLE, MAX_FIELD_CHARACTERS, OptionalFilter
-from service.queries import AnswerQuery, Mode, SearchQuery
+from service.queries import SETTLE_K, AnswerQuery, Mode, SearchQuery
 
 MAX_QUERY_CHARACTERS = 4_000
 MAX_TOP_K = 100
@@ -112,7 +112,7 @@ class _Retrieval(StrictBody):
         default=100, ge=1, le=MAX_DEPTH, description="How many candidates the cross-encoder reads at most."
     )
     settle_k: Whole = Field(
-        default=10,
+        default=SETTLE_K,
         ge=0,
         le=MAX_DEPTH,
         description="It stops before `rerank_k` once no unread candidate is held to enter the best `settle_k`, "

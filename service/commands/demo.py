@@ -22,9 +22,9 @@ from service.server import bind, serve
 from service.settings import Settings
 
 _QUESTIONS = (
-    "how do I read a csv file row by row",
-    "what does yield from do",
-    "which exception is raised when a key is missing in a dict",
+    "which exception is raised when a dictionary key is not found",
+    "what is the default protocol of pickle",
+    "which PEP describes type hints",
 )
 
 

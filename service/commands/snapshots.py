@@ -35,7 +35,7 @@ def print_indexes(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json({"path": shown_path(settings.data_path), "indexes": list(map(_index_facts, found))})
     elif not found:
-        say(f"There is no index in {settings.data_path}; `tercet index SOURCE` builds one.")
+        say(f"There is no index in {settings.data_path.absolute()}; `tercet index SOURCE` builds one.")
     else:
         _print_table(("index", "snapshot", "built", "documents", "passages", "size", "encoder"), map(_index_row, found))
 
