@@ -64,7 +64,7 @@ class EarlyExitCalibration(_Frozen):
     Of n_queries dev queries of origin, as many as confidence says keep their best k.
     """
 
-    deviations: float
+    deviations: float = Field(ge=0)
     confidence: float = Field(gt=0, lt=1)
     k: int = Field(ge=1)
     origin: str
@@ -201,6 +201,11 @@ def write_settings(path: Path, settings: ModelSettings) -> ModelFolder:
     finally:
         partial.unlink(missing_ok=True)
     return ModelFolder(path, written)
+
+
+def says_its_fingerprint(folder: ModelFolder) -> bool:
+    """Return whether model.json authenticates itself, which it was compared with when the folder was opened."""
+    return json.loads((folder.path / SETTINGS_FILE).read_bytes()).get(_FINGERPRINT) is not None
 
 
 def sha256_of(path: Path) -> str:

@@ -4,9 +4,10 @@ The contract, each clause of which is a test:
 
 1. A batch is what is waiting when fewer than n_in_flight batches run, up to a token budget. There is no timer, so a
    lone request waits for nobody. Two in flight leave no thread of a model idle while the last inputs of a batch end.
-2. The oldest request gets half of the budget. The rest is dealt one input at a time to all who wait, oldest first.
-   So a long request is cut into slices, a short one joins the very next batch, and no request starves. Of a request
-   that wants all its outputs the longest inputs go first, as those of one length run faster together.
+2. The oldest request gets half of the budget. The rest is dealt one input at a time to all who wait, first to those of
+   whom the fewest tokens have been taken. So a long request is cut into slices, a short one joins the very next batch
+   however many wait, and no request starves. Of a request that wants all its outputs the longest inputs go first, as
+   those of one length run faster together.
 3. Callers who have left (their task was cancelled) cost no more model time.
 4. An exception reaches every caller of its batch and nobody else; the next batch runs.
 5. A caller may take what is done by some time: the outputs of its first inputs; the others cost no more model time.
@@ -52,6 +53,7 @@ class _Waiter(Generic[Item, Output]):
     done: asyncio.Future[list[Output]]
     outputs: dict[int, Output] = field(default_factory=dict)
     n_taken: int = 0
+    taken_tokens: int = 0
 
     def next_cost(self) -> int | None:
         return self.costs[self.n_taken] if self.n_taken < len(self.items) else None
@@ -164,7 +166,8 @@ class MicroBatcher(Generic[Item, Output]):
         budget = self._max_batch_tokens
         batch = self._deal([self._queue[0]] if self._queue else [], budget // 2, at_least=1)
         spent = sum(self._cost(waiter.items[position]) for waiter, position in batch)
-        batch += self._deal(list(self._queue), budget - spent, at_least=0)
+        least_served = sorted(self._queue, key=lambda waiter: waiter.taken_tokens)  # of equals the oldest
+        batch += self._deal(least_served, budget - spent, at_least=0)
         self._queue = deque(waiter for waiter in self._queue if waiter.next_cost() is not None)
         return batch
 
@@ -183,6 +186,7 @@ class MicroBatcher(Generic[Item, Output]):
                 break
             dealt.append((waiter, waiter.order[waiter.n_taken]))
             waiter.n_taken += 1
+            waiter.taken_tokens += cost
             budget -= cost
             turns.append(waiter)
         return dealt

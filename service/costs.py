@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from indexer.snapshot import Snapshot
+from models.early_exit import FIRST
 from models.tokenization import SPECIAL_TOKENS, Lengths
 from service.admission import Cost
 from service.engine import Models
@@ -20,7 +21,8 @@ def search_cost(models: Models, query: SearchQuery, snapshot: Snapshot, *, read_
         models: that will run.
         query: what is asked.
         snapshot: where.
-        read_share: of the candidates of a query that may stop early, how many are expected to be read.
+        read_share: of the candidates of a query that may stop early, how many are expected to be read; at least as
+            many are as must be before the first look, or to fill the head.
     """
     encoded = _encoded(query.query, models)
     return Cost(encoded + _reranked(models, query, snapshot, read_share), encoded)
@@ -71,8 +73,9 @@ def _reranked(models: Models, query: SearchQuery | AnswerQuery, snapshot: Snapsh
         return 0
     lengths = models.cross_encoder.lengths
     n_passages = min(query.rerank_k, snapshot.n_passages)
-    if query.settle_k:
-        n_passages = math.ceil(n_passages * read_share)
+    may_stop = 0 < query.settle_k < n_passages and not (isinstance(query, SearchQuery) and query.min_score is not None)
+    if may_stop:
+        n_passages = min(n_passages, max(FIRST, query.settle_k, math.ceil(n_passages * read_share)))
     return n_passages * _pair(query.query, snapshot.mean_passage_tokens, lengths, max_windows=1)
 
 

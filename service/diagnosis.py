@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from models.folder import Kind, ModelFolder, open_model_folder
+from models.folder import Kind, ModelFolder, open_model_folder, says_its_fingerprint
 from models.session import Runtime, available_cpus
 from service.commands.faults import FAULTS, explanation
 from service.commands.output import counted, size
@@ -155,6 +155,9 @@ def _model(kind: Kind, name: str, settings: Settings, folders: dict[Kind, ModelF
     choice = choose_engine(model_runtime(settings))
     if settings.device != "cpu":
         open_session(folder, Runtime(1, settings.device, settings.engine))
+    if not says_its_fingerprint(folder):
+        text = f"{folder.settings.name}; {choice.engine}: {choice.why}"
+        return Finding(kind, "note", text, "Its model.json has no fingerprint, so nobody can tell if it was altered.")
     text = f"{folder.settings.name}, as it was made; {choice.engine}: {choice.why}"
     if folder.settings.parity is None:
         return Finding(

@@ -205,9 +205,9 @@ class Engine:
         """Return the rate of the model that was measured the fastest: the others were given few tokens at a time."""
         return max(queue.tokens_per_second for queue in (self.encoding, self.reranking, self.reading))
 
-    def note_reranked(self, *, n_read: int, n_unread: int) -> None:
-        """Move read_share a twentieth of the way to that of one search."""
-        self.read_share += (n_read / (n_read + n_unread) - self.read_share) * 0.05
+    def note_reranked(self, read_share: float) -> None:
+        """Move read_share a twentieth of the way to that of one search; one that had no time counts as reading all."""
+        self.read_share += (read_share - self.read_share) * 0.05
 
     def reading_rate(self) -> float:
         """Return how many tokens a second the reader was measured to do, or else any model; 0 while unknown."""
@@ -224,7 +224,7 @@ class Engine:
             return known
         [item] = await asyncio.to_thread(self.models.dual_encoder.inputs, [query], "query")
         [vector] = await self.encoding.submit([item])
-        found = QueryVector(vector, item.passage_cut)
+        found = QueryVector(vector.copy(), item.passage_cut)  # a row of a batch would keep all of it
         self.cache.keep_vector(query, found)
         return found
 

@@ -19,7 +19,7 @@ Logits: TypeAlias = NDArray[np.float32]  # (n,)
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _NO_LOGITS: Logits = np.empty(0, np.float32)
-_OVERHEAD_BYTES = 600  # of an entry besides its text and arrays, as measured
+_OVERHEAD_BYTES = 1400  # of an entry besides its text and arrays, as measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -153,8 +153,8 @@ async def rerank(
         skipped.append(f"rerank:{why_unread}")
     n_read, n_unread = logits.size, candidates.rows.size - logits.size
     _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
-    if task.head is not None and why_unread != "deadline":
-        engine.note_reranked(n_read=n_read, n_unread=n_unread)
+    if task.head is not None:
+        engine.note_reranked(1.0 if why_unread == "deadline" else n_read / candidates.rows.size)
     rows = candidates.rows[:n_read]
     relevance = engine.models.cross_encoder.calibration.relevance_logits(
         logits, candidates.dense_scores[:n_read], candidates.rrf_scores[:n_read]

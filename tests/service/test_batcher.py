@@ -176,7 +176,36 @@ def test_the_oldest_request_gets_half_of_the_budget_and_the_rest_is_dealt() -> N
         await asyncio.gather(held, *waiting)
 
     model, _ = play(scenario, max_batch_tokens=8)
-    assert model.batches[1] == [1, 1, 1, 1, 1, 2, 1]  # four of the oldest; then one of each, and no room for more
+    assert model.batches[1] == [1, 1, 1, 1, 2, 1, 1]  # four of the oldest; then of those that had none, then of all
+
+
+def test_a_short_request_joins_the_next_batch_however_many_wait() -> None:
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(*(batcher.submit([1] * 20) for _ in range(30)))
+        model.gate.set()
+        await until(lambda: len(model.batches) > 5)
+        n_before = len(model.batches)
+        await batcher.submit([2])
+        assert sum(2 in batch for batch in model.batches[: n_before + 2]) == 1
+        await asyncio.gather(held, *waiting)
+
+    play(scenario, max_batch_tokens=8)
+
+
+def test_the_longest_wait_is_shared() -> None:
+    """Thirty alike: when the first is done, the others have got nearly as much as each other."""
+
+    async def scenario(batcher: Batcher, model: Model) -> None:
+        held = await hold(batcher, model)
+        waiting = await enter(*(batcher.submit([1] * 20) for _ in range(30)))
+        model.gate.set()
+        await waiting[0]
+        taken = [waiter.n_taken for waiter in batcher._queue]
+        assert max(taken[1:]) - min(taken[1:]) <= 1
+        await asyncio.gather(held, *waiting)
+
+    play(scenario, max_batch_tokens=8)
 
 
 def test_no_request_starves_behind_a_stream_of_younger_ones() -> None:

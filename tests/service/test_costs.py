@@ -79,19 +79,6 @@ def test_a_long_query_costs_what_is_read_of_it(settings: Settings, models: Model
         assert search.tokens - search.least <= snapshot.n_passages * models.cross_encoder.lengths.max_tokens
 
 
-def test_candidates_that_may_stay_unread_are_priced_at_the_share_that_was_read(
-    settings: Settings, models: Models
-) -> None:
-    with closing(open_snapshot(settings, models)) as snapshot:
-
-        def reranking(settle_k: int, read_share: float) -> int:
-            query = SearchQuery(WORD, rerank_k=4, settle_k=settle_k)
-            cost = search_cost(models, query, snapshot, read_share=read_share)
-            return cost.tokens - cost.least
-
-        assert 2 * reranking(10, 0.5) == reranking(10, 1.0) == reranking(0, 0.5)
-
-
 def test_what_is_cut_off_a_long_text_refuses_no_request(settings: Settings) -> None:
     bodies = {
         "/v1/rerank": {"query": WORD, "documents": [WORD * 20_000]},

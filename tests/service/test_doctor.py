@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from models.folder import open_model_folder, write_settings
 from service.diagnosis import Finding, examine
 from service.engine import load_models
 from service.extras import StartupError
@@ -90,8 +91,8 @@ def test_an_index_of_another_encoder_is_a_problem_where_it_is_the_one_to_serve(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(tiny_models.dual_encoder, other)
-    facts = json.loads((other / "model.json").read_text())
-    (other / "model.json").write_text(json.dumps(facts | {"name": "other"}))
+    facts = open_model_folder(str(other), "dual-encoder").settings
+    write_settings(other, facts.model_copy(update={"name": "other"}))
     served = found(settings, "index default", dual_encoder=str(other))
     assert served.state == "problem"
     assert "made for the encoder 'dual encoder', not for 'other'" in served.text
@@ -115,6 +116,16 @@ def test_an_altered_model_is_a_problem(settings: Settings, tiny_models: TinyMode
     finding = found(settings, "reader", reader=str(tmp_path / "reader"))
     assert finding.state == "problem"
     assert "model.onnx was altered" in finding.text
+
+
+def test_a_model_that_says_no_fingerprint_is_told(settings: Settings, tiny_models: TinyModels, tmp_path: Path) -> None:
+    shutil.copytree(tiny_models.reader, tmp_path / "reader")
+    content = json.loads((tmp_path / "reader" / "model.json").read_text())
+    content.pop("fingerprint", None)
+    (tmp_path / "reader" / "model.json").write_text(json.dumps(content))
+    finding = found(settings, "reader", reader=str(tmp_path / "reader"))
+    assert finding.state == "note"
+    assert "as it was made" not in finding.text
 
 
 def test_keys_that_others_may_read_and_keys_that_are_missing_are_told(settings: Settings, data: Path) -> None:

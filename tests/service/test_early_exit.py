@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 from indexer.documents import Document
 from models.early_exit import FIRST
 from models.folder import EarlyExitCalibration, RelevanceCalibration, open_model_folder, write_settings
+from service.costs import search_cost
+from service.queries import SearchQuery
 from service.settings import Settings
 from tests.conftest import TinyModels
 from tests.service.conftest import build_index, started, tiny_settings
@@ -119,6 +121,39 @@ def test_the_next_search_is_priced_by_what_the_last_ones_read(exits: TestClient)
     assert engine.read_share == before
     search(exits)
     assert engine.read_share == pytest.approx(before + (FIRST / N_DOCUMENTS - before) / 20)
+
+
+def test_a_search_that_had_no_time_counts_as_reading_all(exits: TestClient) -> None:
+    engine = engine_of(exits)
+    engine.read_share = 0.2
+    engine.note_reranked(1.0)
+    assert engine.read_share == pytest.approx(0.24)
+
+
+@pytest.mark.parametrize(
+    ("asked", "read_share", "n_expected"),
+    [
+        ({}, 0.5, 40),
+        ({}, 0.01, FIRST),
+        ({"settle_k": 60}, 0.01, 60),
+        ({"settle_k": N_DOCUMENTS}, 0.01, N_DOCUMENTS),
+        ({"settle_k": 1000}, 0.01, N_DOCUMENTS),
+        ({"settle_k": 0}, 0.01, N_DOCUMENTS),
+        ({"min_score": 0.0}, 0.01, N_DOCUMENTS),
+        ({"rerank_k": 12}, 0.01, 12),
+    ],
+)
+def test_a_search_is_priced_at_the_candidates_it_is_expected_to_read(
+    exits: TestClient, asked: dict[str, Any], read_share: float, n_expected: int
+) -> None:
+    engine = engine_of(exits)
+
+    def reranking(query: SearchQuery) -> int:
+        cost = search_cost(engine.models, query, engine.snapshot, read_share=read_share)
+        return cost.tokens - cost.least
+
+    one = reranking(SearchQuery("honey", rerank_k=1))
+    assert reranking(SearchQuery("honey", **asked)) == n_expected * one
 
 
 @pytest.fixture(scope="module")

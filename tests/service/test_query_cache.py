@@ -132,3 +132,10 @@ def test_what_is_cached_does_not_outlive_its_snapshot(settings: Settings, tmp_pa
             for page in (before, after)
         ]
         assert logits_of[1].items() > logits_of[0].items()
+
+
+def test_a_kept_vector_holds_no_batch(client: TestClient) -> None:
+    client.post("/v1/search", json={"query": "a vector that stands alone"})
+    found = engine_of(client).cache.vector("a vector that stands alone")
+    assert found is not None
+    assert found.vector.base is None
