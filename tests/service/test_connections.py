@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from service import connections
-from service.connections import LOOK_SECONDS, MAX_HEADER_BYTES
+from service.connections import LOOK_SECONDS, MAX_HEADER_BYTES, MAX_UNANSWERED, PART_BYTES, BoundedProtocol
 from service.settings import Settings
 
 from .conftest import Served, serving
@@ -95,9 +96,7 @@ def test_what_lies_beside_the_parts_of_a_body_is_bounded_too(
 ) -> None:
     with connected(service) as connection:
         connection.sendall(START + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY) + start)
-        for _ in range(
-            60
-        ):  # what comes at once with a part of the body, a quarter of a megabyte at most, is not counted
+        for _ in range(60):
             connection.sendall(more)
         connection.sendall(end)
         detail = "The limit is 65,536 bytes beside the parts of its body."
@@ -281,17 +280,9 @@ def test_a_client_that_sends_no_more_is_answered(service: Served, version: bytes
 
 @pytest.mark.parametrize(("version", "before"), [(b"1.1", [b"100"]), (b"1.0", [])])
 def test_a_client_that_sends_no_more_is_answered_however_long_it_takes(
-    service: Served, monkeypatch: pytest.MonkeyPatch, version: bytes, before: list[bytes]
+    service: Served, version: bytes, before: list[bytes]
 ) -> None:
-    engine = service.app.state.engine
-    goes_on, encode = threading.Event(), engine.encoding._run
-
-    def slow(items: Any) -> Any:
-        goes_on.wait(60)
-        return encode(items)
-
-    monkeypatch.setattr(engine.encoding, "_run", slow)
-    with connected(service) as connection:
+    with searches_wait(service) as goes_on, connected(service) as connection:
         connection.sendall((START + LENGTH).replace(b"1.1", version) + BODY)
         connection.shutdown(socket.SHUT_WR)
         threading.Timer(3 * LOOK_SECONDS, goes_on.set).start()
@@ -303,3 +294,109 @@ def test_a_client_that_leaves_in_a_body_is_not_answered(service: Served) -> None
         connection.sendall(START + LENGTH + BODY[:5])
         connection.shutdown(socket.SHUT_WR)
         assert responses(connection) == []
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+LARGEST_READ = 262_144
+
+
+@pytest.mark.parametrize(
+    ("request_", "n_asked"),
+    [(GET % b"", 1_500), (GET % (b"X-Long: %s\r\n" % (b"a" * 3_000)), 400), (WHOLE, 50)],
+    ids=["small", "more than one read", "with bodies"],
+)
+def test_all_that_is_asked_at_once_is_answered_but_little_of_it_begun_ahead(
+    service: Served, monkeypatch: pytest.MonkeyPatch, request_: bytes, n_asked: int
+) -> None:
+    most_begun, most_held = 0, 0
+    begin = BoundedProtocol.on_headers_complete
+
+    def watch(protocol: BoundedProtocol) -> None:
+        nonlocal most_begun, most_held
+        begin(protocol)
+        most_begun, most_held = max(most_begun, len(protocol.pipeline)), max(most_held, len(protocol._held))
+
+    monkeypatch.setattr(BoundedProtocol, "on_headers_complete", watch)
+    sent = request_ * (n_asked - 1) + request_.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    with connected(service) as connection:
+        sender = threading.Thread(target=connection.sendall, args=(sent,))
+        sender.start()
+        assert responses(connection) == [b"422" if request_ == WHOLE else b"200"] * n_asked
+        sender.join(30)
+    assert 1 < most_begun < MAX_UNANSWERED + PART_BYTES // len(request_) + 2
+    assert most_held <= LARGEST_READ
+
+
+@contextmanager
+def searches_wait(service: Served) -> Iterator[threading.Event]:
+    """Searches that go on when the event is set."""
+    engine = service.app.state.engine
+    goes_on, encode = threading.Event(), engine.encoding._run
+
+    def slow(items: Any) -> Any:
+        goes_on.wait(60)
+        return encode(items)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.encoding, "_run", slow)
+        try:
+            yield goes_on
+        finally:
+            goes_on.set()
+
+
+def test_a_request_that_is_held_back_does_not_come_too_late(service: Served) -> None:
+    with searches_wait(service) as goes_on, connected(service) as connection:
+        connection.sendall(START + LENGTH + BODY + GET % b"" * 100 + START + b"Connection: close\r\n")
+        threading.Timer(3 * PATIENCE_SECONDS, goes_on.set).start()
+        assert connection.recv(1, socket.MSG_PEEK) == b"H"
+        connection.sendall(LENGTH + BODY)
+        assert responses(connection) == [b"200"] * 102
+
+
+def test_a_client_that_leaves_while_its_requests_wait_is_no_fault_of_ours(
+    service: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with searches_wait(service) as goes_on:
+        with connected(service) as connection:
+            connection.sendall((START + LENGTH + BODY) * 3)
+            assert httpx.get(f"{service.url}/healthz").status_code == 200
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        goes_on.set()
+    assert httpx.post(f"{service.url}/v1/search", json={"query": "who keeps bees"}).status_code == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+WISH = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+WISHED = START + b"Content-Length: %d\r\n" % len(BODY) + WISH + b"\r\n" + BODY
+CHUNKED = START + WISH + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize(
+    ("packets", "n_asked"),
+    [
+        (WISHED.partition(WISH), 1),
+        ([WISHED * 3], 3),
+        ([b"\r\n\r\n" + WISHED], 1),
+        ([bytes([byte]) for byte in WISHED * 2], 2),
+        ([CHUNKED + WISHED + GET % WISH + CHUNKED + WISHED], 5),
+        ([WISHED.replace(b"Connection: Upgrade", b"Connection: keep-alive, upgrade")], 1),
+        ([WISHED.replace(b"Upgrade: h2c", b"UPGRADE:\th2c, websocket")], 1),
+        ([WISHED.replace(b"HTTP/1.1", b"HTTP/1.0")], 1),
+    ],
+    ids=["two packets", "pipelined", "after empty lines", "bytes", "chunked", "list", "spelling", "1.0"],
+)
+def test_a_wish_for_another_protocol_costs_no_body(service: Served, packets: list[bytes], n_asked: int) -> None:
+    with connected(service) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for packet in packets:
+            connection.sendall(packet)
+            time.sleep(0.0005 if len(packet) == 1 else 0.05)
+        connection.shutdown(socket.SHUT_WR)
+        assert [each for each in responses(connection) if each != b"100"] == [b"200"] * n_asked
+
+
+def test_what_follows_a_connect_is_not_taken_for_a_request(service: Served) -> None:
+    with connected(service) as connection:
+        connection.sendall(b"CONNECT /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + GET % b"")
+        assert responses(connection) == [b"405"]
