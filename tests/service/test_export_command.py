@@ -109,5 +109,5 @@ def test_wrong_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_without_the_train_extra_the_sentence_says_what_to_install() -> None:
     check_train_extra()
-    with pytest.raises(StartupError, match=r"extra `train`, no-such-library is missing: install tercet\[train\]"):
+    with pytest.raises(StartupError, match=r"no-such-library is missing: run pip install --editable '\.\[train\]'"):
         check_train_extra(["no-such-library"])

@@ -315,6 +315,7 @@ def test_a_job_says_how_much_of_a_processor_it_has_had(settings: Settings, monke
 def test_a_job_that_starves_is_told_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, logger="service.job_clock")
     monkeypatch.setattr("service.job_clock.LOOK_SECONDS", 0.01)
     monkeypatch.setattr("service.job_clock.STARVING_SECONDS", 0.2)
 

@@ -177,5 +177,5 @@ def test_a_report_replaces_a_file_whole(tmp_path: Path) -> None:
 
 
 def test_missing_libraries_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"no_such_one and nor_this: run pip install 'tercet\[train\]'"):
+    with pytest.raises(CommandError, match=r"no_such_one and nor_this: run pip install --editable '\.\[train\]'"):
         check_destination(tmp_path / "report.html", libraries=["json", "no_such_one", "nor_this"])

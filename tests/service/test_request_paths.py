@@ -1,6 +1,7 @@
 """No text of a request names a file to the service: what it opens meanwhile is watched by an audit hook (PEP 578)."""
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -97,6 +98,9 @@ def fields(description: dict[str, Any], operation: dict[str, Any]) -> list[str]:
     return list(schema.get("properties", {}))
 
 
+JOB_CLOCK = re.compile(r"/proc/?(\d+/stat)?")  # what tells a job's processor time
+
+
 def test_the_hook_sees_what_is_opened(watch: Watch, outside: Path) -> None:
     with watch.on():
         (outside / "secret.txt").read_text()
@@ -119,5 +123,5 @@ def test_what_a_request_says_is_never_opened(
         assert SECRET not in response.text, (method, url)
     assert sent > 300
     allowed = (settings.data_path.resolve(), OUR_CODE, *INSTALLED)
-    touched = {Path(os.path.abspath(path)) for path in watch.touched}
+    touched = {Path(os.path.abspath(path)) for path in watch.touched if not JOB_CLOCK.fullmatch(str(path))}
     assert {path for path in touched if not any(path.is_relative_to(each) for each in allowed)} == set()
