@@ -90,7 +90,7 @@ class QueryCache:
         self._put(query, _Entry(entry.vector, all_rows[order], np.concatenate([entry.logits, logits[is_new]])[order]))
 
     def serve(self, snapshot: str) -> None:
-        """Forget the logits of every snapshot but this one."""
+        """Forget all that is kept, and keep logits of this snapshot from now on."""
         self._snapshot = snapshot
         self._entries.clear()
         self.n_bytes = 0

@@ -104,8 +104,9 @@ class _Reading:
         logits = cache.logits(snapshot_id, self.query, rows)
         unknown = np.flatnonzero(np.isnan(logits))
         read = await self.engine.reranking.submit_until([inputs[i] for i in unknown.tolist()], until)
-        logits[unknown[: len(read)]] = read
-        cache.keep_logits(snapshot_id, self.query, rows, logits)
+        if read:
+            logits[unknown[: len(read)]] = read
+            cache.keep_logits(snapshot_id, self.query, rows, logits)
         return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
 
     def _pair_inputs(self, rows: Rows) -> list[ModelInput]:
