@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from indexer.build import build_snapshot
 from indexer.documents import Document
 from indexer.recipe import IndexModels
+from models.folder import open_model_folder, write_settings
 from service.app import Outcome, create_app
 from service.engine import load_models
 from service.server import bind, http_config
@@ -112,3 +113,15 @@ def client(settings: Settings) -> Iterator[TestClient]:
 
 def whole_text(document_id: str) -> str:
     return next(document.text for document in DOCUMENTS if document.document_id == document_id)
+
+
+@pytest.fixture
+def other_encoder(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dual encoder with the same weights under another name, and so another fingerprint."""
+    path = tmp_path_factory.mktemp("other")
+    original = tiny_models.dual_encoder
+    for file in original.iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    folder = open_model_folder(str(path), "dual-encoder")
+    write_settings(path, folder.settings.model_copy(update={"name": "other"}))
+    return str(path)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from models.folder import open_model_folder, write_settings
 from service.__main__ import complaint, main
 from tests.service.commands import TIMEOUT_SECONDS, Tercet, tercet_with
 from tests.service.conftest import TinyModels
@@ -312,14 +311,8 @@ def test_a_wrong_setting_is_wrong_use_and_one_sentence_that_names_it(tercet: Ter
     assert by_variable.sentence.startswith("The setting TERCET_RECALL is not valid: ")
 
 
-def test_an_index_of_another_encoder_is_refused(tercet: Tercet, tiny_models: TinyModels, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    for name in ("model.onnx", "tokenizer.json"):
-        (other / name).write_bytes((tiny_models.dual_encoder / name).read_bytes())
-    settings = open_model_folder(str(tiny_models.dual_encoder), "dual-encoder").settings
-    write_settings(other, settings.model_copy(update={"name": "other"}))
-    done = tercet("search", "fog", DUAL_ENCODER=str(other))
+def test_an_index_of_another_encoder_is_refused(tercet: Tercet, other_encoder: str) -> None:
+    done = tercet("search", "fog", DUAL_ENCODER=other_encoder)
     assert done.code == 1
     assert "encoder" in done.sentence
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from models.folder import open_model_folder, write_settings
 from service.diagnosis import Finding, examine
 from service.engine import load_models
 from service.extras import StartupError
@@ -87,16 +86,12 @@ def test_a_damaged_index_is_a_problem_and_names_the_file(settings: Settings, dat
 
 
 def test_an_index_of_another_encoder_is_a_problem_where_it_is_the_one_to_serve(
-    settings: Settings, tiny_models: TinyModels, tmp_path: Path
+    settings: Settings, other_encoder: str
 ) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(tiny_models.dual_encoder, other)
-    facts = open_model_folder(str(other), "dual-encoder").settings
-    write_settings(other, facts.model_copy(update={"name": "other"}))
-    served = found(settings, "index default", dual_encoder=str(other))
+    served = found(settings, "index default", dual_encoder=other_encoder)
     assert served.state == "problem"
     assert "made for the encoder 'dual encoder', not for 'other'" in served.text
-    beside = found(settings, "index default", dual_encoder=str(other), index="another")
+    beside = found(settings, "index default", dual_encoder=other_encoder, index="another")
     assert beside.state == "note"
 
 

@@ -15,7 +15,6 @@ import httpx2
 import orjson
 import pytest
 
-from models.folder import open_model_folder, write_settings
 from service.extras import StartupError
 from service.server import bind, serve
 from service.settings import Settings
@@ -127,18 +126,6 @@ def test_an_index_of_another_encoder_is_refused_with_both_sides(settings: Settin
     """Case 6: equal dimensions are not enough."""
     sentence = refusal(settings.model_copy(update={"dual_encoder": other_encoder, "port": 0}))
     assert re.fullmatch(r"Index 'default' was built with .* but the configured encoder has fingerprint .*\.", sentence)
-
-
-@pytest.fixture
-def other_encoder(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dual encoder with the same weights under another name, and so another fingerprint."""
-    path = tmp_path_factory.mktemp("other")
-    original = tiny_models.dual_encoder
-    for file in original.iterdir():
-        (path / file.name).write_bytes(file.read_bytes())
-    folder = open_model_folder(str(path), "dual-encoder")
-    write_settings(path, folder.settings.model_copy(update={"name": "other"}))
-    return str(path)
 
 
 def test_a_device_that_is_not_there_is_one_sentence(tiny_models: TinyModels, settings: Settings) -> None:

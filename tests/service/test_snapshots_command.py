@@ -1,12 +1,10 @@
 """`tercet snapshots` as an operator runs it."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from models.folder import open_model_folder, write_settings
 from tests.service.commands import Tercet, tercet_with
 from tests.service.conftest import TinyModels
 
@@ -89,15 +87,11 @@ def test_what_cannot_be_done_is_one_sentence(tercet: Tercet, arguments: list[str
 
 
 def test_a_snapshot_of_another_encoder_is_neither_imported_nor_rolled_back_to(
-    tercet: Tercet, tiny_models: TinyModels, tmp_path: Path
+    tercet: Tercet, other_encoder: str, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(tiny_models.dual_encoder, other)
-    settings = open_model_folder(str(other), "dual-encoder").settings
-    write_settings(other, settings.model_copy(update={"name": "other"}))
     for text in ("fog", "ferry"):
         (tmp_path / "documents.jsonl").write_text(json.dumps({"id": text, "text": text}))
-        assert tercet("index", tmp_path / "documents.jsonl", "--index", "old", DUAL_ENCODER=str(other)).code == 0
+        assert tercet("index", tmp_path / "documents.jsonl", "--index", "old", DUAL_ENCODER=other_encoder).code == 0
     archive = tmp_path / "old.tar"
     assert tercet("snapshots", "export", archive, "--index", "old").code == 0
     assert tercet("snapshots", "verify", "--index", "old").code == 0
@@ -106,4 +100,4 @@ def test_a_snapshot_of_another_encoder_is_neither_imported_nor_rolled_back_to(
         assert done.code == 1
         assert "was built with the encoder 'other'" in done.sentence
         assert "configure the first or index again" in done.sentence
-    assert tercet("snapshots", "import", archive, "--index", "new", DUAL_ENCODER=str(other)).code == 0
+    assert tercet("snapshots", "import", archive, "--index", "new", DUAL_ENCODER=other_encoder).code == 0
