@@ -82,6 +82,14 @@ def train_reader(
     moved: Annotated[int, typer.Option(min=0, help="Questions asked of a sibling passage without their answer.")] = 0,
     edited: Annotated[int, typer.Option(min=0, help="Questions edited so that their passage fails them.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often a real unanswerable question is shown.")] = 1,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A reader whose answers count as half of what is learned: a bundled model or a model folder, with the "
+            "tokenizer of --init; may be given again, then their mean counts.",
+        ),
+    ] = None,
     epochs: Epochs = 2.0,
     seed: Seed = 1,
     batch_tokens: BatchTokens = 6144,
@@ -94,14 +102,14 @@ def train_reader(
     """Train span extraction with null answers."""
     check_train_extra()
     from models.training.loop import Recipe
-    from models.training.reader import NullSide
+    from models.training.reader import Lesson, NullSide
     from service.commands.data_sources import parse_source
     from service.commands.train import Run, train_reader
 
     recipe = Recipe(seed, epochs, batch_tokens, learning_rate, head_learning_rate, freeze_embeddings=freeze_embeddings)
     run = Run(init, out, recipe, checks, sanity)
     sources, held_out = [parse_source(each) for each in data], None if dev is None else parse_source(dev)
-    train_reader(sources, held_out, NullSide(moved, edited, repeats), run)
+    train_reader(sources, held_out, Lesson(NullSide(moved, edited, repeats), tuple(teacher or ())), run)
 
 
 @training.command("reranker")

@@ -1,6 +1,6 @@
 """Batches of equal token count, and what a model makes of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,22 +41,27 @@ def token_budget_batches(lengths: NDArray[np.int64], *, batch_tokens: int, seed:
 
 def outputs_of(model: nn.Module, inputs: Sequence[ModelInput]) -> Any:
     """Return what a transformers model makes of inputs in one batch, padded at their ends."""
+    width = padded_width(inputs)
     batch = {
-        "input_ids": pad([item.ids for item in inputs]),
-        "attention_mask": pad([np.ones_like(item.ids) for item in inputs]),
+        "input_ids": pad([item.ids for item in inputs], width),
+        "attention_mask": pad([np.ones_like(item.ids) for item in inputs], width),
     }
     if has_token_types(model):
-        batch["token_type_ids"] = pad([item.token_types for item in inputs])
+        batch["token_type_ids"] = pad([item.token_types for item in inputs], width)
     return model(**batch)
 
 
-def pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:
-    """Return rows as one (n_rows, width) int64 tensor, padded with 0 at the end to the next multiple of 16.
+def padded_width(inputs: Iterable[ModelInput]) -> int:
+    """Return how many tokens wide a batch of the inputs is: the longest one, up to the next multiple of 16.
 
     The bfloat16 matrix products of attention were 15% faster a step at such widths.
     """
-    longest = max(row.size for row in rows)
-    out = np.zeros((len(rows), -(-longest // WIDTH_STEP) * WIDTH_STEP), np.int64)
+    return -(-max(item.ids.size for item in inputs) // WIDTH_STEP) * WIDTH_STEP
+
+
+def pad(rows: Sequence[NDArray[np.int64]], width: int) -> Tensor:
+    """Return rows as one (n_rows, width) int64 tensor, padded with 0 at the end."""
+    out = np.zeros((len(rows), width), np.int64)
     for i, row in enumerate(rows):
         out[i, : row.size] = row
     return torch.from_numpy(out)

@@ -2,7 +2,7 @@
 
 Sources: span loss, Devlin et al. 2019, section 4.2; listwise softmax loss over one positive and its negatives,
 Gao, Dai and Callan 2021 ("Rethink training of BERT rerankers"), equation 3; in-batch contrastive loss, Karpukhin et al.
-2020 (DPR), equation 2, with hard negatives.
+2020 (DPR), equation 2, with hard negatives; distillation, Hinton, Vinyals and Dean 2015, section 2.
 """
 
 import torch
@@ -24,6 +24,25 @@ def span_loss(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts:
     start_loss = functional.cross_entropy(start_logits.float().masked_fill(~allowed, floor), starts)
     end_loss = functional.cross_entropy(end_logits.float().masked_fill(~allowed, floor), ends)
     return (start_loss + end_loss) / 2
+
+
+def distillation_loss(logits: Tensor, allowed: Tensor, teachers: Tensor, *, temperature: float) -> Tensor:
+    """Return how far the softmax is from the teachers' mean: the KL divergence, averaged over the batch.
+
+    Both sides' logits are divided by the temperature and the loss is multiplied by its square, so that gradients keep
+    their size whatever it is. Worked example: a teacher's logits [ln 3, 0] are (.75, .25), a student's [0, 0] (.5, .5);
+    at temperature 1 the loss is .75 ln 1.5 + .25 ln .5 = .131.
+
+    Args:
+        logits: (batch, window_tokens).
+        allowed: (batch, window_tokens) True where a probability may be; at least once a row.
+        teachers: (teachers, batch, window_tokens) logits.
+        temperature: greater than 0; above 1 it makes more of what is unlikely.
+    """
+    floor = -1e4  # its exponential is 0, and 0 times it is no NaN
+    wanted = (teachers.float().masked_fill(~allowed, floor) / temperature).softmax(dim=-1).mean(dim=0)
+    found = (logits.float().masked_fill(~allowed, floor) / temperature).log_softmax(dim=-1)
+    return functional.kl_div(found, wanted, reduction="batchmean") * temperature**2
 
 
 def listwise_loss(logits: Tensor) -> Tensor:

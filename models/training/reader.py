@@ -24,12 +24,15 @@ from models.training.checkpoints import load_start
 from models.training.data import LabelledQuestion
 from models.training.digests import digest
 from models.training.loop import Recipe, Task
-from models.training.losses import span_loss
+from models.training.losses import distillation_loss, span_loss
+from models.training.teachers import Teachers, open_teachers
 from models.training.torch_session import TorchSession
 from models.training.unanswerable import edited_questions, moved_questions
 
 LENGTHS = Lengths(max_tokens=384, max_query_tokens=64, overlap_tokens=128)
 _SHOWN = 4  # windows
+_TEMPERATURE = 2.0
+_TEACHERS_SHARE = 0.5  # of the loss, where there are any
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,14 @@ class NullSide:
     n_moved: int
     n_edited: int
     real_repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is learned beside the labels: questions without an answer, and to do as the named readers do."""
+
+    null_side: NullSide
+    teachers: tuple[str, ...] = ()
 
 
 def with_null_side(questions: Sequence[LabelledQuestion], null_side: NullSide, *, seed: int) -> list[LabelledQuestion]:
@@ -110,20 +121,30 @@ def _example(window: Window, answer: tuple[int, int] | None) -> SpanExample:
     return SpanExample(window.input, window.input_start, answer[0] + shift, answer[1] + shift)
 
 
-def batch_span_loss(model: torch.nn.Module, examples: Sequence[SpanExample]) -> Tensor:
-    """Return the span loss of the examples, padded into one batch."""
+def batch_span_loss(model: torch.nn.Module, examples: Sequence[SpanExample], teachers: Tensor | None) -> Tensor:
+    """Return the loss of the examples, padded into one batch.
+
+    Args:
+        teachers: (2, teachers, batch, width) start and end logits, of which the mean is half of what is learned; None
+            for the labels alone.
+    """
     outputs = outputs_of(model, [example.input for example in examples])
     lengths = torch.tensor([example.input.ids.size for example in examples])
     positions = torch.arange(outputs.start_logits.shape[1])
     passage_starts = torch.tensor([example.passage_start for example in examples])
     in_passage = (positions[None, :] >= passage_starts[:, None]) & (positions[None, :] < lengths[:, None] - 1)
-    return span_loss(
-        outputs.start_logits,
-        outputs.end_logits,
-        in_passage | (positions[None, :] == 0),
-        torch.tensor([example.start for example in examples]),
-        torch.tensor([example.end for example in examples]),
-    )
+    allowed = in_passage | (positions[None, :] == 0)
+    both = (outputs.start_logits, outputs.end_logits)
+    starts = torch.tensor([example.start for example in examples])
+    ends = torch.tensor([example.end for example in examples])
+    loss = span_loss(*both, allowed, starts, ends)
+    if teachers is None:
+        return loss
+    imitation = [
+        distillation_loss(logits, allowed, wanted, temperature=_TEMPERATURE)
+        for logits, wanted in zip(both, teachers, strict=True)
+    ]
+    return (1 - _TEACHERS_SHARE) * loss + _TEACHERS_SHARE * (imitation[0] + imitation[1]) / 2
 
 
 def reader_measures(reader: Reader, questions: Sequence[LabelledQuestion]) -> dict[str, float]:
@@ -144,44 +165,59 @@ def reader_task(
     dev: Sequence[LabelledQuestion],
     init: str,
     recipe: Recipe,
-    null_side: NullSide,
+    lesson: Lesson,
 ) -> Task:
     """Return what a reader learns from the questions, starting from the encoder (or the reader) init names.
 
     Raises:
         DataError: there is no question to learn from.
+        TrainingError: a teacher does not fit.
+        ModelFolderError: a teacher cannot be opened.
     """
     start = load_start("reader", init, recipe, LENGTHS)
     model, tokenizer = start.model, Tokenizer(start.tokenizer)
-    asked = with_null_side(questions, null_side, seed=recipe.seed)
+    asked = with_null_side(questions, lesson.null_side, seed=recipe.seed)
     examples = span_examples(asked, tokenizer, null_windows=1, seed=recipe.seed, lengths=start.lengths)
     if not examples:
         raise DataError("the data holds no question to learn from")
-    n_null = sum(example.start == 0 for example in examples)
+    inputs = [example.input for example in examples]
+    teachers = open_teachers(lesson.teachers, start.tokenizer.read_bytes(), inputs) if lesson.teachers else None
     folder = start.folder("reader")
     reader = Reader(folder, TorchSession(model, folder.settings.outputs))
 
     def batch_loss(indices: NDArray[np.int64]) -> Tensor:
-        return batch_span_loss(model, [examples[i] for i in indices])
+        wanted = None if teachers is None else teachers.logits(indices.tolist())
+        return batch_span_loss(model, [examples[i] for i in indices], wanted)
 
     def dev_measures() -> Mapping[str, float]:
         return reader_measures(reader, dev)
 
     return Task(
         model=model,
-        summary=f"{len(examples):,} windows, {n_null:,} of them without an answer{start.note}",
+        summary=_summary(examples) + start.note,
         batch_loss=batch_loss,
-        lengths=np.array([example.input.ids.size for example in examples], np.int64),
+        lengths=np.array([each.ids.size for each in inputs], np.int64),
         dev_measures=dev_measures if dev else None,
         save=start.save,
-        data={"training data": _digest(examples), "dev data": digest(json.dumps([astuple(each) for each in dev]))},
+        data=_digests(examples, dev, teachers),
         decoded=[_shown(example, tokenizer) for example in examples[:: len(examples) // _SHOWN + 1]],
     )
 
 
-def _digest(examples: Sequence[SpanExample]) -> str:
+def _summary(examples: Sequence[SpanExample]) -> str:
+    n_null = sum(example.start == 0 for example in examples)
+    return f"{len(examples):,} windows, {n_null:,} of them without an answer"
+
+
+def _digests(
+    examples: Sequence[SpanExample], dev: Sequence[LabelledQuestion], teachers: Teachers | None
+) -> dict[str, str]:
     targets = [(each.input.ids.size, each.passage_start, each.start, each.end) for each in examples]
-    return digest(np.concatenate([each.input.ids for each in examples]), np.array(targets, np.int64))
+    return {
+        "training data": digest(np.concatenate([each.input.ids for each in examples]), np.array(targets, np.int64)),
+        "dev data": digest(json.dumps([astuple(each) for each in dev])),
+        "teachers": digest(*([] if teachers is None else teachers.fingerprints)),
+    }
 
 
 def _shown(example: SpanExample, tokenizer: Tokenizer) -> str:

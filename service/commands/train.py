@@ -16,7 +16,7 @@ from models.training.dual import dual_task
 from models.training.log import LOG_FILE, Progress, read_log
 from models.training.loop import Pace, Recipe, Task, steps_taken, train
 from models.training.mining import Miner
-from models.training.reader import NullSide, reader_task
+from models.training.reader import Lesson, reader_task
 from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.runs import RunFolder
@@ -47,12 +47,13 @@ class Run:
         RunFolder(self.out).check(asdict(self.recipe))
 
 
-def train_reader(data: Sequence[Source], dev: Source | None, null_side: NullSide, run: Run) -> None:
+def train_reader(data: Sequence[Source], dev: Source | None, lesson: Lesson, run: Run) -> None:
     """Train a reader.
 
     Raises:
         DataError: a file is malformed, with file, line and reason, or dev holds no question.
-        TrainingError: the run cannot start, go on or converge.
+        TrainingError: the run cannot start, go on or converge, or a teacher does not fit.
+        ModelFolderError: a teacher cannot be opened.
         ExportError: what it starts from is damaged.
     """
     run.check_folder()
@@ -63,7 +64,7 @@ def train_reader(data: Sequence[Source], dev: Source | None, null_side: NullSide
         held_out = _questions(dev, run)
         if not held_out:
             raise DataError(f"{dev.path} holds no question to measure on")
-    _run(reader_task(questions, held_out, run.init, run.recipe, null_side), run)
+    _run(reader_task(questions, held_out, run.init, run.recipe, lesson), run)
 
 
 def _questions(source: Source, run: Run) -> list[LabelledQuestion]:

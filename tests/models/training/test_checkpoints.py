@@ -18,7 +18,7 @@ from models.training.average import average, encoder_cosine
 from models.training.checkpoints import load_start, save_checkpoint
 from models.training.data import LabelledQuestion
 from models.training.loop import Recipe, train
-from models.training.reader import LENGTHS, NullSide, reader_task
+from models.training.reader import LENGTHS, Lesson, NullSide, reader_task
 from tests.conftest import TinyModels
 from tests.models.training.test_runs import files_of_at_most
 
@@ -70,7 +70,7 @@ def test_any_encoder_learns_with_inputs_as_long_as_it_takes(
     init = write_encoder(tmp_path / family, family, tiny_checkpoint("reader"), **FAMILIES[family])
     passage = "lima is the town of the sea and the river " * 30
     questions = [LabelledQuestion(f"q{n}", "t", passage, "where is it", ((0, "lima"),)) for n in range(3)]
-    task = reader_task(questions, questions, str(init), RECIPE, NullSide(0, 0))
+    task = reader_task(questions, questions, str(init), RECIPE, Lesson(NullSide(0, 0)))
     assert task.lengths.max() == 96  # the positions in whole steps of padding
     assert "of at most 96 tokens, all that the model takes" in task.summary
     train(task, RECIPE, tmp_path / "run")
@@ -131,7 +131,7 @@ def test_what_cannot_be_started_from_is_one_sentence(tmp_path: Path, tiny_checkp
         "no_json": "is not JSON",
     }.items():
         with pytest.raises(ModelError, match=reason) as caught:
-            reader_task([], [], str(tmp_path / name), RECIPE, NullSide(0, 0))
+            reader_task([], [], str(tmp_path / name), RECIPE, Lesson(NullSide(0, 0)))
         assert "\n" not in str(caught.value), name
 
 

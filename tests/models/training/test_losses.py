@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.training.losses import contrastive_loss, listwise_loss, pointwise_loss, span_loss
+from models.training.losses import contrastive_loss, distillation_loss, listwise_loss, pointwise_loss, span_loss
 
 
 def test_span_loss_is_the_mean_of_both_cross_entropies_over_allowed_tokens() -> None:
@@ -14,6 +14,23 @@ def test_span_loss_is_the_mean_of_both_cross_entropies_over_allowed_tokens() -> 
     allowed = torch.tensor([[True, False, True]])
     loss = span_loss(start, end, allowed, torch.tensor([2]), torch.tensor([2]))
     assert loss.item() == pytest.approx((math.log(2) + math.log(4 / 3)) / 2)
+
+
+def test_distillation_loss_worked_example_at_any_temperature() -> None:
+    allowed = torch.tensor([[True, False, True]])
+    student, teacher = torch.tensor([[0.0, 9.0, 0.0]]), torch.tensor([[[math.log(3.0), -7.0, 0.0]]])
+    one = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert distillation_loss(student, allowed, teacher, temperature=1.0).item() == pytest.approx(one)
+    assert distillation_loss(student, allowed, 2 * teacher, temperature=2.0).item() == pytest.approx(4 * one)
+
+
+def test_distillation_wants_the_mean_of_the_teachers_probabilities() -> None:
+    allowed = torch.ones(1, 2, dtype=torch.bool)
+    teachers = torch.tensor([[[math.log(3.0), 0.0]], [[0.0, math.log(3.0)]]])  # (.75, .25) and (.25, .75)
+    assert distillation_loss(torch.zeros(1, 2), allowed, teachers, temperature=1.0).item() == pytest.approx(0, abs=1e-7)
+    student = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    [gradient] = torch.autograd.grad(distillation_loss(student, allowed, teachers, temperature=1.0), student)
+    assert gradient[0, 0] > 0  # it is above the mean there
 
 
 def test_listwise_loss_of_equal_logits_is_log_n_and_falls_with_the_positive() -> None:

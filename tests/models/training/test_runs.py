@@ -23,7 +23,7 @@ from models.training.groups import Group
 from models.training.log import LOG_FILE, Progress, read_log, start_log
 from models.training.loop import Pace, Recipe, Task, steps_taken, train
 from models.training.mining import Miner
-from models.training.reader import NullSide, reader_task
+from models.training.reader import Lesson, NullSide, reader_task
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.runs import RunFolder
 from tests.conftest import TinyModels
@@ -53,7 +53,7 @@ def make(tiny_checkpoint: Callable[[Kind], Path]) -> Callable[..., Task]:
     def task(
         questions: list[LabelledQuestion] = QUESTIONS, dev: list[LabelledQuestion] = QUESTIONS, kind: Kind = "reader"
     ) -> Task:
-        return reader_task(questions, dev, str(tiny_checkpoint(kind)), RECIPE, NullSide(0, 0))
+        return reader_task(questions, dev, str(tiny_checkpoint(kind)), RECIPE, Lesson(NullSide(0, 0)))
 
     return task
 

@@ -18,8 +18,8 @@ from models.errors import DataError, TrainingError
 from models.export import export
 from models.folder import Kind, open_model_folder
 from models.session import Runtime
-from models.tokenization import Lengths, Tokenizer
-from models.training.batches import outputs_of, pad, token_budget_batches
+from models.tokenization import Lengths, ModelInput, Tokenizer
+from models.training.batches import outputs_of, pad, padded_width, token_budget_batches
 from models.training.beir import read_beir
 from models.training.checkpoints import load_start
 from models.training.data import (
@@ -33,7 +33,7 @@ from models.training.groups import Group, groups_from_beir, groups_from_question
 from models.training.log import Progress
 from models.training.loop import Pace, Recipe, Task, train
 from models.training.mining import Miner, Wanted, bm25_hits
-from models.training.reader import LENGTHS, NullSide, reader_task, span_examples
+from models.training.reader import LENGTHS, Lesson, NullSide, reader_task, span_examples
 from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
@@ -86,7 +86,7 @@ def tiny_recipe(*, seed: int = 1, epochs: float = 3, batch_tokens: int = 300, ra
 def tiny_reader_task(tmp_path: Path, tiny_checkpoint: Callable[[Kind], Path]) -> Callable[[Recipe], Task]:
     questions = read_questions(write_questions(tmp_path / "train.jsonl"))
     init = str(tiny_checkpoint("dual-encoder"))
-    return lambda recipe: reader_task(questions, questions, init, recipe, NullSide(3, 3))
+    return lambda recipe: reader_task(questions, questions, init, recipe, Lesson(NullSide(3, 3)))
 
 
 @pytest.fixture
@@ -270,8 +270,10 @@ def test_every_example_is_in_one_batch_within_the_budget(lengths: list[int], bud
     assert all(batch.size == 1 or sizes[batch].max() * batch.size <= budget for batch in batches)
 
 
-def test_pad_fills_with_zeros_to_a_multiple_of_16() -> None:
-    rows = pad([np.arange(1, 18), np.array([4])])
+def test_pad_fills_with_zeros_and_batches_are_multiples_of_16_wide() -> None:
+    items = [ModelInput(np.arange(1, n), np.zeros(n - 1, np.int64)) for n in (2, 17, 18)]
+    assert [padded_width([items[0], item]) for item in items] == [16, 16, 32]
+    rows = pad([np.arange(1, 18), np.array([4])], 32)
     assert rows.shape == (2, 32)
     assert rows[0].tolist() == [*range(1, 18)] + [0] * 15
     assert rows[1].tolist() == [4] + [0] * 31
