@@ -1,6 +1,7 @@
 """Who is let in: known keys in time, by either header; what changes in the file counts, a damaged file does not."""
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Callable
@@ -104,6 +105,7 @@ def same_id_as(text: str) -> str:
 def calls(access: Access, text: str) -> list[str]:
     """Return the names of the functions in C that a refusal calls, in order."""
     called: list[str] = []
+    gc.disable()  # a collection in between calls what others hung onto it
     sys.setprofile(lambda frame, event, function: called.append(function.__name__) if event == "c_call" else None)
     try:
         access.holder(Headers(bearer(text)))
@@ -111,6 +113,7 @@ def calls(access: Access, text: str) -> list[str]:
         pass
     finally:
         sys.setprofile(None)
+        gc.enable()
     return called
 
 
