@@ -6,8 +6,9 @@ tokenized once, without special tokens; pairs and windows are then assembled fro
 exactly and is never part of the query by accident.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,12 +24,17 @@ TokenIds: TypeAlias = NDArray[np.int64]
 Offsets: TypeAlias = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """One text's tokens without special tokens: ids (n_tokens,), offsets (n_tokens, 2) in code points."""
+    """One text's tokens without special tokens: ids (n_tokens,)."""
 
     ids: TokenIds
-    offsets: Offsets
+    _find_offsets: Callable[[], Offsets]
+
+    @cached_property
+    def offsets(self) -> Offsets:
+        """Where each token stands, (n_tokens, 2) in code points; found when asked for."""
+        return self._find_offsets()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,22 +111,24 @@ class Tokenizer:
         return max(1, belongs_to.index(1) - (len(belongs_to) - 1 - belongs_to[::-1].index(0)) - 1)
 
     def encode(self, text: str) -> TokenizedText:
-        """Tokenize one text without special tokens."""
-        return self.encode_batch([text])[0]
+        """Tokenize one text without special tokens, its offsets at hand."""
+        encoding = self._tokenizer.encode(_encodable(text), add_special_tokens=False)
+        return TokenizedText(np.array(encoding.ids, np.int64), partial(_offsets, encoding))
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        """Tokenize texts without special tokens, in order.
+        """Tokenize texts without special tokens, in order; a text is tokenized once more when its offsets are wanted.
 
         Lone surrogates, which UTF-8 cannot carry, are read as U+FFFD; offsets are unchanged by it.
         """
-        encodings = self._tokenizer.encode_batch([_encodable(text) for text in texts], add_special_tokens=False)
+        encodable = [_encodable(text) for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(encodable, add_special_tokens=False)  # knows no offsets
         return [
-            TokenizedText(
-                np.array(encoding.ids, np.int64),
-                np.array(encoding.offsets, np.int32).reshape(-1, 2),
-            )
-            for encoding in encodings
+            TokenizedText(np.array(encoding.ids, np.int64), partial(self._offsets_of, text))
+            for encoding, text in zip(encodings, encodable, strict=True)
         ]
+
+    def _offsets_of(self, text: str) -> Offsets:
+        return self.encode(text).offsets
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return ids as text, special tokens kept: what a model really receives."""
@@ -188,6 +196,10 @@ def window_starts(n_tokens: int, room: int, overlap: int) -> list[int]:
     while starts[-1] + room < n_tokens:
         starts.append(starts[-1] + room - overlap)
     return starts
+
+
+def _offsets(encoding: tokenizers.Encoding) -> Offsets:
+    return np.array(encoding.offsets, np.int32).reshape(-1, 2)
 
 
 def _encodable(text: str) -> str:
