@@ -8,6 +8,7 @@ PYTHON ?= python3
 PORT ?=
 SOURCE ?=
 BIN := .venv/bin
+INSTALLED := pyproject.toml setup.py $(wildcard models/native/* indexer/native/*)
 
 export SOURCE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -34,13 +35,13 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is touched only after the whole installation, so an interrupted one is done again.
-.venv/installed-to-serve: pyproject.toml | .venv/bin/pip
-	@if [ ! .venv/installed-to-develop -nt pyproject.toml ]; then \
+.venv/installed-to-serve: $(INSTALLED) | .venv/bin/pip
+	@if [ ! .venv/installed-to-develop -nt "$$(ls -t $(INSTALLED) | head -n 1)" ]; then \
 	echo "Installing Tercet into .venv: a minute or two the first time."; \
 	$(BIN)/python -m pip install --quiet --editable '.[cpu]'; fi
 	@touch $@
 
-.venv/installed-to-develop: pyproject.toml | .venv/bin/pip
+.venv/installed-to-develop: $(INSTALLED) | .venv/bin/pip
 	@echo "Installing Tercet, its training and development tools into .venv: several minutes the first time."
 	@$(BIN)/python -m pip install --quiet --editable '.[cpu,train,dev]'
 	@touch $@

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from indexer.errors import SnapshotError
 from indexer.mapped import SortedTexts, mapped_array, mapped_bytes
-from indexer.maxscore import MaxScore, Postings
+from indexer.native_postings import PostingLists, native_postings
 from indexer.ranking import NO_HITS, Hits, Mask, Rows, Scores, best_rows
 
 K1 = 1.2
@@ -29,7 +29,6 @@ _TERMS, _TERM_ENDS = "terms.bin", "term_ends.npy"
 _STARTS, _ROWS, _WEIGHTS = "posting_starts.npy", "posting_rows.npy", "posting_weights.npy"
 _COUNTS = "posting_counts.npy"  # read only by the next build
 BM25_FILES = (_TERMS, _TERM_ENDS, _STARTS, _ROWS, _WEIGHTS, _COUNTS)
-_FEW_PASSAGES = 20_000  # for so many, adding up all postings is the faster
 _MOST_COUNTED = 65_535  # a term that a passage repeats more often counts as often
 
 
@@ -146,7 +145,6 @@ class Bm25Index:
             SnapshotError: a file is of another kind, or they do not fit together.
         """
         self._folder, self._n_passages = folder, n_passages
-        self._max_score = MaxScore(n_passages)
         self._terms = SortedTexts(mapped_bytes(folder / _TERMS), mapped_array(folder / _TERM_ENDS, np.int64))
         self._starts = mapped_array(folder / _STARTS, np.int64)
         self._rows = mapped_array(folder / _ROWS, np.int32)
@@ -155,6 +153,8 @@ class Bm25Index:
         n_postings = int(self._starts[-1]) if self._starts.size == self.n_terms + 1 else -1
         if not n_postings == self._rows.size == self._weights.size:
             raise SnapshotError(f"{folder} holds no BM25 index, or files of several")
+        lists = PostingLists(self._terms, self._starts, self._rows, self._weights, n_passages)
+        self._native = native_postings(lists)
 
     def search(self, terms: Sequence[str], k: int, allowed: Mask | None = None) -> Hits:
         """Return the k best passages that hold at least one of the terms; none if the terms are unknown or none.
@@ -164,17 +164,14 @@ class Bm25Index:
             k: at least 0.
             allowed: (n_passages,) the passages to choose from, None for all. It changes no score.
         """
-        postings = self._postings(terms)
-        if not postings or k <= 0:
+        if not terms or k <= 0:
             return NO_HITS
-        if self._n_passages <= _FEW_PASSAGES:
-            sums = self._sums(postings)
-            # Every weight is positive, so zero means that no term is there.
-            rows = np.flatnonzero(sums) if allowed is None else np.flatnonzero((sums > 0) & allowed)
-            return best_rows(rows, sums[rows], k)
-        asked = [self._asked(where, count) for where, count in postings]
-        rows = self._max_score.candidates(asked, k, allowed).astype(np.int64)
-        return best_rows(rows, self.scores(terms, rows), k)
+        if self._native is not None:
+            return self._native.search(_counted(terms), k, allowed)
+        sums = self._sums(self._postings(terms))
+        # Every weight is positive, so zero means that no term is there.
+        rows = np.flatnonzero(sums) if allowed is None else np.flatnonzero((sums > 0) & allowed)
+        return best_rows(rows, sums[rows], k)
 
     def _sums(self, postings: list[tuple[slice, int]]) -> Scores:
         """Return the score of every passage (n_passages,), as `scores`."""
@@ -182,11 +179,6 @@ class Bm25Index:
         for where, count in postings:
             sums[self._rows[where]] += count * self._weights[where].astype(np.float64)  # rows of a term are distinct
         return sums.astype(np.float32).astype(np.float64)
-
-    def _asked(self, where: slice, count: int) -> Postings:
-        rows = self._rows[where]
-        most = count * float(inverse_document_frequency(self._n_passages, np.array([rows.size]))[0])
-        return Postings(rows, self._weights[where], count, most)
 
     def matching(self, terms: Sequence[str]) -> Mask:
         """Return which passages (n_passages,) hold at least one of the terms: those that `search` could give."""
@@ -229,8 +221,13 @@ class Bm25Index:
     def _postings(self, terms: Sequence[str]) -> list[tuple[slice, int]]:
         """Return the postings of each known term and how often it is asked for, in the order of the terms' bytes."""
         postings = []
-        for term, count in sorted(Counter(terms).items()):
-            number = self._terms.find(term.encode("utf-8", "replace"))
+        for term, count in _counted(terms):
+            number = self._terms.find(term)
             if number is not None:
                 postings.append((slice(int(self._starts[number]), int(self._starts[number + 1])), count))
         return postings
+
+
+def _counted(terms: Sequence[str]) -> list[tuple[bytes, int]]:
+    """Return distinct terms in the order of their bytes, each with how often it is asked for."""
+    return sorted(Counter(term.encode("utf-8", "replace") for term in terms).items())

@@ -31,7 +31,7 @@ fi
 def checkout(tmp_path: Path) -> Path:
     if shutil.which("make") is None:
         pytest.skip("there is no make on this machine")
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -68,13 +68,14 @@ def test_an_unfit_python_is_one_sentence_before_anything_is_made(
     assert not (checkout / ".venv").exists()
 
 
-def test_demo_installs_once_and_again_when_pyproject_changes(checkout: Path) -> None:
+@pytest.mark.parametrize("changed", ["pyproject.toml", "setup.py"])
+def test_demo_installs_once_and_again_when_what_it_is_built_from_changes(checkout: Path, changed: str) -> None:
     for _ in range(2):
         assert make(checkout, FRESH, "demo").returncode == 0
     installed = checkout / "installed"
     assert installed.read_text() == "-m pip install --quiet --editable .[cpu]\n"
     later = (checkout / ".venv/installed-to-serve").stat().st_mtime + 10
-    os.utime(checkout / "pyproject.toml", (later, later))
+    os.utime(checkout / changed, (later, later))
     assert make(checkout, FRESH, "demo").returncode == 0
     assert len(installed.read_text().splitlines()) == 2
 
