@@ -17,6 +17,7 @@ from fidelity import Logits, fidelity
 from target import read_queries
 
 from indexer.snapshot import Snapshot
+from models import native_session
 from models.cross_encoder import CrossEncoder
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, WEIGHTS_FILE, open_model_folder
 from models.openvino_session import OpenVinoSession
@@ -37,6 +38,8 @@ def engines() -> dict[str, CrossEncoder]:
         CrossEncoder(folder, Runtime(n_threads, engine="onnxruntime")),
         CrossEncoder(folder, Runtime(n_threads, engine="openvino")),
     ]
+    if native_session.is_supported():
+        models.append(CrossEncoder(folder, Runtime(n_threads, engine="native")))
     return {model.engine: model for model in models}
 
 

@@ -28,6 +28,7 @@ from target import read_queries
 
 from models.cross_encoder import CrossEncoder
 from models.folder import BUNDLED_CROSS_ENCODER, WEIGHTS_FILE, open_model_folder
+from models.native_session import NativeSession
 from models.openvino_session import OpenVinoSession, _multiply_floats, has_bfloat16, usual_precision
 from models.session import available_cpus
 from models.tokenization import ModelInput
@@ -36,7 +37,12 @@ from service.report import plots
 Shapes: TypeAlias = Sequence[tuple[int, int]]  # (in, out) of linear layers, in order
 
 PRECISIONS = {"fp32": 4, "bf16": 2, "int8": 1}  # bytes of a weight
-OF_ENGINES = {"openvino in f32": "fp32", "openvino in bf16": "bf16", "onnxruntime on cpu": "int8"}
+OF_ENGINES = {
+    "openvino in f32": "fp32",
+    "openvino in bf16": "bf16",
+    "native in bf16": "bf16",
+    "onnxruntime on cpu": "int8",
+}
 CEILING_SECONDS = 0.3
 COPIED_BYTES = 512_000_000
 
@@ -211,7 +217,8 @@ def operations(precision: str, batch: tuple[int, int]) -> dict[str, float]:
 def n_bytes(model: CrossEncoder, asked: Sequence[Sequence[ModelInput]], of: Architecture) -> int:
     """Return how many bytes of weights are read for the requests if each batch that the session runs reads all once."""
     session = model._session
-    n_batches = [len(session._batches(i)) if isinstance(session, OpenVinoSession) else len(i) for i in asked]
+    batched = session._batches if isinstance(session, OpenVinoSession | NativeSession) else list
+    n_batches = [len(batched(inputs)) for inputs in asked]
     return PRECISIONS[OF_ENGINES[model.engine]] * of.n_weights * sum(n_batches)
 
 

@@ -14,7 +14,7 @@ from models.folder import OUTPUTS, Kind
 from models.tokenization import ModelInput
 
 Outputs: TypeAlias = tuple[NDArray[np.float32], ...]
-EngineName: TypeAlias = Literal["auto", "openvino", "onnxruntime"]
+EngineName: TypeAlias = Literal["auto", "native", "openvino", "onnxruntime"]
 
 
 

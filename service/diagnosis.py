@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from models.folder import Kind, ModelFolder, open_model_folder, says_its_fingerprint
+from models.native_session import is_built
 from models.session import Runtime, available_cpus
 from service.commands.faults import FAULTS, explanation
 from service.commands.output import counted, size
@@ -27,6 +28,7 @@ State: TypeAlias = Literal["ok", "note", "problem"]
 
 _LIBRARIES = ("onnxruntime", "onnxruntime-gpu", "openvino", "faiss-cpu", "faiss-gpu", "numpy")
 _SERVICE_BYTES = 1_000_000_000  # what a service with the bundled models takes at most, and something for the index
+_AMX = "AMX-BF16"
 _DISK_BYTES = 1_000_000_000  # 100,000 passages take 400 MB, and a new snapshot stands beside the one before
 _PROBE_SECONDS = 1.0
 
@@ -56,6 +58,7 @@ def examine(read_settings: Callable[[], Settings]) -> Iterator[Finding]:
         return
     yield _changed(settings)
     yield from _threads(settings)
+    yield from _kernels(settings)
     yield from _gpu(settings)
     folders: dict[Kind, ModelFolder | None] = {}
     for kind, name in _configured_models(settings).items():
@@ -120,6 +123,12 @@ def _threads(settings: Settings) -> Iterator[Finding]:
         yield Finding("threads", "note", text, "TERCET_N_THREADS=0 takes as many as there are cores.")
 
 
+def _kernels(settings: Settings) -> Iterator[Finding]:
+    if settings.device == "cpu" and not is_built() and _AMX in this_cpu().multipliers:
+        text = f"the CPU has {_AMX}, and the native engine, which would use it best, was not built"
+        yield Finding("kernels", "note", text, "Install a C++ compiler (Debian: g++), then Tercet again.")
+
+
 def _gpu(settings: Settings) -> Iterator[Finding]:
     if settings.device == "cuda":
         yield _guarded("GPU", _faiss_on_gpu, "TERCET_DEVICE=cpu runs everything on the CPU.")
@@ -152,7 +161,7 @@ def _model(kind: Kind, name: str, settings: Settings, folders: dict[Kind, ModelF
 
     folders[kind] = None
     folders[kind] = folder = open_model_folder(name, kind)
-    choice = choose_engine(model_runtime(settings))
+    choice = choose_engine(model_runtime(settings), folder)
     if settings.device != "cpu":
         open_session(folder, Runtime(1, settings.device, settings.engine))
     if not says_its_fingerprint(folder):

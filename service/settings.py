@@ -93,8 +93,8 @@ class Settings(BaseSettings):
     )
     engine: EngineName = Field(
         default="auto",
-        description="What runs the models on a CPU: `openvino`, `onnxruntime`, or `auto`: OpenVINO where the "
-        "CPU multiplies bfloat16, else ONNX Runtime.",
+        description="What runs the models on a CPU: `native`, `openvino`, `onnxruntime`, or `auto`: the native engine "
+        "where the CPU has AMX, else OpenVINO where it multiplies bfloat16, else ONNX Runtime.",
     )
     n_threads: int = Field(default=0, ge=0, le=256, description="Threads that run models; 0 takes the CPU quota.")
 

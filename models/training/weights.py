@@ -4,21 +4,15 @@ int8 weights become the fp32 numbers they stand for; the rounding that is left i
 changes. Only graphs that `models.export` wrote are understood.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import onnx
 import torch
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no types
-from numpy.typing import NDArray
-from onnx import numpy_helper
 from torch import Tensor, nn
 
+from models.bert import parameters
 from models.errors import TrainingError
 from models.folder import WEIGHTS_FILE, ModelFolder
-
-_PREFIX = "model."  # of the exported module's parameters
+from models.onnx_file import OnnxFileError, read_graph
 
 
 def load_folder_weights(model: nn.Module, folder: ModelFolder) -> None:
@@ -50,48 +44,6 @@ def onnx_weights(path: Path) -> dict[str, Tensor]:
         TrainingError: the file is no graph, or none that `models.export` wrote.
     """
     try:
-        return _weights(onnx.load(str(path)).graph)
-    except (DecodeError, LookupError, ValueError, TypeError) as error:
+        return {name: torch.from_numpy(values.copy()) for name, values in parameters(read_graph(path)).items()}
+    except (OnnxFileError, LookupError, ValueError, TypeError) as error:
         raise TrainingError(f"{path} is no graph that tercet export wrote ({type(error).__name__}: {error})") from error
-
-
-def _weights(graph: onnx.GraphProto) -> dict[str, Tensor]:
-    constants = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
-    weights = {
-        name.removeprefix(_PREFIX): values
-        for name, values in constants.items()
-        if name.startswith(_PREFIX) and values.dtype == np.float32 and not name.endswith("_scale")
-    }
-    for name in constants:
-        stem = name.removesuffix("_quantized")
-        if name.startswith(_PREFIX) and stem != name:
-            weights[stem.removeprefix(_PREFIX)] = _dequantized(constants, stem)
-    weights |= _matrices(graph, constants)
-    return {name: torch.from_numpy(values.copy()) for name, values in weights.items()}
-
-
-def _matrices(graph: onnx.GraphProto, constants: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return the weights of linear layers, which the exporter names by number: found through the bias they meet."""
-    makers = {output: node for node in graph.node for output in node.output}
-    found: dict[str, NDArray[np.float32]] = {}
-    for node in graph.node:
-        bias = next((name for name in node.input if name in constants and name.endswith(".bias")), None)
-        if node.op_type != "Add" or bias is None:
-            continue
-        maker = makers.get(next(name for name in node.input if name != bias))
-        while maker is not None and maker.op_type in ("Mul", "Cast", "Reshape"):
-            maker = makers.get(maker.input[0])
-        if maker is None or maker.op_type not in ("MatMul", "MatMulInteger", "MatMulIntegerToFloat"):
-            continue
-        name = maker.input[1]
-        stem = name.removesuffix("_quantized")
-        matrix = constants[name] if stem == name else _dequantized(constants, stem)
-        found[bias.removeprefix(_PREFIX).removesuffix(".bias") + ".weight"] = matrix.T
-    return found
-
-
-def _dequantized(constants: Mapping[str, NDArray[np.float32]], stem: str) -> NDArray[np.float32]:
-    """Return int8 values times their scales: one in all, (columns,) of a matrix, or (rows, 1) of a table."""
-    values = constants[f"{stem}_quantized"].astype(np.float32)
-    zero = constants.get(f"{stem}_zero_point", np.zeros(1, np.float32)).astype(np.float32)
-    return np.asarray((values - zero) * constants[f"{stem}_scale"], np.float32)

@@ -126,7 +126,7 @@ def test_an_engine_that_is_not_there_is_refused_at_start(
     with pytest.raises(DeviceError, match="engine 'openvino' runs on the CPU only, not on device 'cuda'"):
         Reader(folder, Runtime(device="cuda", engine="openvino"))
     monkeypatch.setattr("models.engines._has_openvino", lambda: False)
-    with pytest.raises(DeviceError, match="engine 'openvino' was asked for and is not installed"):
+    with pytest.raises(DeviceError, match="engine 'openvino' was asked for, but OpenVINO is not installed"):
         Reader(folder, Runtime(engine="openvino"))
     assert Reader(folder, Runtime()).engine == "onnxruntime on cpu"
 

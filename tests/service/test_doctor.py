@@ -12,6 +12,7 @@ from service.engine import load_models
 from service.extras import StartupError
 from service.key_file import KeyFile
 from service.keys import Limits, new_key
+from service.machine import Cpu
 from service.scopes import KeyScope
 from service.settings import Settings, load_settings
 from tests.service.commands import Tercet, tercet_with
@@ -121,6 +122,16 @@ def test_a_model_that_says_no_fingerprint_is_told(settings: Settings, tiny_model
     finding = found(settings, "reader", reader=str(tmp_path / "reader"))
     assert finding.state == "note"
     assert "as it was made" not in finding.text
+
+
+def test_kernels_that_were_not_built_are_told_where_the_cpu_would_run_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.diagnosis.is_built", lambda: False)
+    for units, subjects in ((("AMX-BF16",), ["kernels"]), (("AVX-VNNI",), [])):
+        monkeypatch.setattr("service.diagnosis.this_cpu", lambda units=units: Cpu("a CPU", units, 2))
+        findings = [each for each in examine(lambda: settings) if each.subject == "kernels"]
+        assert [(each.subject, each.state) for each in findings] == [(subject, "note") for subject in subjects]
 
 
 def test_keys_that_others_may_read_and_keys_that_are_missing_are_told(settings: Settings, data: Path) -> None:

@@ -253,7 +253,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the probe of readiness says; engines are what runs each model, such as "openvino in bf16"."""
+    """What the probe of readiness says; engines are what runs each model, such as "native in bf16"."""
 
     status: Literal["ready"]
     engines: Mapping[str, str]
