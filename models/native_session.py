@@ -18,7 +18,7 @@ from models.compiled import compiled
 from models.errors import ModelFolderError
 from models.folder import OUTPUTS, WEIGHTS_FILE, Kind, ModelFolder
 from models.onnx_file import OnnxFileError, read_graph
-from models.session import Outputs
+from models.session import Outputs, run_in_batches
 from models.tokenization import ModelInput
 
 ENGINE = "native in bf16"
@@ -90,15 +90,7 @@ class NativeSession:
 
     def run(self, inputs: Sequence[ModelInput]) -> list[Outputs]:
         """Return the outputs of each input, in order."""
-        batches = self._batches(inputs)
-        runs = map if len(batches) == 1 else self._pool.map
-        found = runs(self._run_batch, [[inputs[i] for i in batch] for batch in batches])
-        by_index = {
-            i: each
-            for batch, outputs in zip(batches, found, strict=True)
-            for i, each in zip(batch, outputs, strict=True)
-        }
-        return [by_index[i] for i in range(len(inputs))]
+        return run_in_batches(inputs, self._batches(inputs), self._run_batch, self._pool)
 
     def misfit(self, kind: Kind) -> str | None:
         """Return how the graph differs from one of a kind; it was recognised as one of its folder's."""

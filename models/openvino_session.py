@@ -19,7 +19,7 @@ from openvino import opset13 as operators
 
 from models.errors import ModelFolderError
 from models.folder import Kind
-from models.session import MASK, TOKEN_TYPES, Outputs, misfit
+from models.session import MASK, TOKEN_TYPES, Outputs, misfit, run_in_batches
 from models.tokenization import ModelInput
 
 Node: TypeAlias = Any  # OpenVINO's own are typed by nothing narrower
@@ -65,15 +65,7 @@ class OpenVinoSession:
 
     def run(self, inputs: Sequence[ModelInput]) -> list[Outputs]:
         """Return the outputs of each input, in order."""
-        batches = self._batches(inputs)
-        runs = map if len(batches) == 1 else self._pool.map
-        found = runs(self._run_batch, [[inputs[i] for i in batch] for batch in batches])
-        by_index = {
-            i: each
-            for batch, outputs in zip(batches, found, strict=True)
-            for i, each in zip(batch, outputs, strict=True)
-        }
-        return [by_index[i] for i in range(len(inputs))]
+        return run_in_batches(inputs, self._batches(inputs), self._run_batch, self._pool)
 
     def misfit(self, kind: Kind) -> str | None:
         """Return how the graph differs from one of a kind; as `models.session.misfit`."""

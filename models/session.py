@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -55,6 +56,21 @@ class GraphSession(Session, Protocol):
     def misfit(self, kind: Kind) -> str | None:
         """Return how the graph differs from one of a kind; as the function `misfit`."""
         ...
+
+
+def run_in_batches(
+    inputs: Sequence[ModelInput],
+    batches: Sequence[Sequence[int]],
+    run: Callable[[Sequence[ModelInput]], Sequence[Outputs]],
+    pool: Executor,
+) -> list[Outputs]:
+    """Return the outputs of inputs, in order, from batches of their numbers, run in a pool; a lone batch here."""
+    runs = map if len(batches) == 1 else pool.map
+    found = runs(run, [[inputs[i] for i in batch] for batch in batches])
+    by_index = {
+        i: each for batch, outputs in zip(batches, found, strict=True) for i, each in zip(batch, outputs, strict=True)
+    }
+    return [by_index[i] for i in range(len(inputs))]
 
 
 def misfit(kind: Kind, inputs: Collection[str], outputs: Mapping[str, Sequence[int | None]]) -> str | None:
