@@ -20,7 +20,6 @@ class SortedTexts:
 
     def __init__(self, content: NDArray[np.uint8], ends: NDArray[np.int64], *, numbers: range | None = None) -> None:
         """View texts that lie one behind the other: the i-th ends at ends[i]. numbers leaves the others out."""
-        self._arrays = content, ends
         self._content, self._ends = content.data, ends.data  # far quicker to slice than a memmap
         self._numbers = numbers if numbers is not None else range(ends.size)
 
@@ -36,8 +35,7 @@ class SortedTexts:
 
     def addresses(self) -> tuple[int, int]:
         """Return where the texts and their ends lie in memory, for what was compiled, as long as this object lives."""
-        content, ends = self._arrays
-        return content.ctypes.data, ends.ctypes.data
+        return np.asarray(self._content).ctypes.data, np.asarray(self._ends).ctypes.data
 
     def first_from(self, text: bytes) -> int:
         """Return how many texts are less than the given one."""

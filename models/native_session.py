@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ _STEP = 32  # what hidden and intermediate sizes are multiples of
 _HEAD_DIMENSIONS = (32, 64)
 _HEADS: dict[Kind, int] = {"dual-encoder": 0, "cross-encoder": 1, "reader": 2}
 _BATCH_TOKENS = 384  # of one run: activations that stay in a core's cache beside the weights that stream by
-
-_Floats: TypeAlias = "ctypes._Pointer[ctypes.c_float]"
 
 
 class _Shape(ctypes.Structure):

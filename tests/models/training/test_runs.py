@@ -40,14 +40,6 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def make(tiny_checkpoint: Callable[[Kind], Path]) -> Callable[..., Task]:
     def task(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +27,6 @@ QUESTIONS = [
     LabelledQuestion(f"q{n}", "t", f"{town} is the town of the sea" + " and the river" * n, "where is it", ((0, town),))
     for n, town in enumerate(["lima", "porto", "tower", "harbour"])
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,18 +41,6 @@ from models.training.sections import pairs_from_documents
 from models.training.unanswerable import edited_questions, moved_questions
 from models.training.weights import onnx_weights
 from tests.conftest import TinyModels
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads that wait for each other over tiny matrices crawl on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
 
 TOWNS = ["lima", "porto", "tower", "harbour", "library", "river"]
 
