@@ -1,6 +1,7 @@
-"""What of Tercet is compiled: the native engine for x86-64 with AMX under Linux, and BM25's search.
+"""What of Tercet is compiled: the native engine for x86-64 Linux with AMX, BERT's tokenization, and BM25's search.
 
-Where there is no compiler, Tercet installs without them: OpenVINO or ONNX Runtime runs the models, and numpy searches.
+Where there is no compiler, Tercet installs without them: OpenVINO or ONNX Runtime runs the models, `tokenizers`
+tokenizes, and numpy searches.
 All else that is to say about the package stands in pyproject.toml.
 """
 
@@ -33,5 +34,13 @@ _POSTINGS = Extension(
     optional=True,
 )
 
+_WORDPIECE = Extension(
+    "models._wordpiece",
+    sources=["models/native/wordpiece.cpp"],
+    extra_compile_args=["-std=c++17", "-O3"],
+    extra_link_args=_LINKED,
+    optional=True,
+)
+
 _HAS_ENGINE = sys.platform == "linux" and platform.machine() == "x86_64"
-setup(ext_modules=[_POSTINGS, _ENGINE] if _HAS_ENGINE else [_POSTINGS])
+setup(ext_modules=[_POSTINGS, _WORDPIECE, *([_ENGINE] if _HAS_ENGINE else [])])

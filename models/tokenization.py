@@ -8,7 +8,7 @@ exactly and is never part of the query by accident.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from models.errors import ModelFolderError
+from models.native_wordpiece import NativeWordPiece, native_wordpiece
 
 SPECIAL_TOKENS = 4  # of a pair at most
 
@@ -86,10 +87,7 @@ class Tokenizer:
         """
         content = path.read_bytes()
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-            self._tokenizer.no_truncation()
-            self._tokenizer.no_padding()
-            self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is five characters, and ends no query
+            self._tokenizer, self._native = _opened(content)
             self.cls_id, self.sep_id = (self._special_id(*names) for names in (("[CLS]", "<s>"), ("[SEP]", "</s>")))
             self._n_middle = self._separators_between()
         except Exception as error:  # tokenizers raises nothing more precise
@@ -121,10 +119,12 @@ class Tokenizer:
         Lone surrogates, which UTF-8 cannot carry, are read as U+FFFD; offsets are unchanged by it.
         """
         encodable = [_encodable(text) for text in texts]
-        encodings = self._tokenizer.encode_batch_fast(encodable, add_special_tokens=False)  # knows no offsets
+        if self._native is not None:
+            encoded = self._native.encode(encodable)
+        else:
+            encoded = [np.array(ids, np.int64) for ids in _encode_words(self._tokenizer, encodable)]
         return [
-            TokenizedText(np.array(encoding.ids, np.int64), partial(self._offsets_of, text))
-            for encoding, text in zip(encodings, encodable, strict=True)
+            TokenizedText(ids, partial(self._offsets_of, text)) for ids, text in zip(encoded, encodable, strict=True)
         ]
 
     def _offsets_of(self, text: str) -> Offsets:
@@ -196,6 +196,20 @@ def window_starts(n_tokens: int, room: int, overlap: int) -> list[int]:
     while starts[-1] + room < n_tokens:
         starts.append(starts[-1] + room - overlap)
     return starts
+
+
+@lru_cache(maxsize=4)
+def _opened(content: bytes) -> tuple[tokenizers.Tokenizer, NativeWordPiece | None]:
+    """Return what reads a tokenizer.json, and what does so faster where there is such; models share one of the same."""
+    tokenizer = tokenizers.Tokenizer.from_buffer(content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True  # "[SEP]" in a text is five characters, and ends no query
+    return tokenizer, native_wordpiece(content, partial(_encode_words, tokenizer))
+
+
+def _encode_words(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def _offsets(encoding: tokenizers.Encoding) -> Offsets:
