@@ -32,6 +32,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class _Page:
+    """What a search shows of its candidates."""
+
+    results: list[Result]
+    facets: list[Facet]
+    n_below_min_score: int
+
+
+@dataclass(frozen=True, slots=True)
 class SearchOutcome:
     """One page of results and how it came about; timings are in seconds, snapshot is an id.
 
@@ -110,26 +119,29 @@ async def _together(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def _search(engine: Engine, snapshot: Snapshot, query: SearchQuery, stages: Stages) -> SearchOutcome:
     found = await _find(engine, snapshot, query, stages)
     async with stages.stage("respond"):
-        ranking = rank(snapshot, found, query)
-        page = slice(query.offset, query.offset + query.top_k)
-        shown = await asyncio.to_thread(results, snapshot, found, ranking[page], query)
-        counted = await asyncio.to_thread(facets, snapshot, found, query.facets, query.facet_k)
+        page = await asyncio.to_thread(_page, snapshot, found, query)
     engine.metrics.count_cut(query_tokens=found.query_cut_tokens, n_passages=found.n_passages_cut)
     return SearchOutcome(
         index=snapshot.index_name,
         snapshot=snapshot.snapshot_id,
         query=query.query,
-        results=shown,
+        results=page.results,
         filtered=found.filtered,
-        facets=counted,
+        facets=page.facets,
         n_candidates=int(found.fused.rows.size),
-        n_below_min_score=ranking.n_below_min_score,
+        n_below_min_score=page.n_below_min_score,
         rerank_k_used=int(found.reranked.rows.size),
         query_cut_tokens=found.query_cut_tokens,
         n_passages_cut=found.n_passages_cut,
         skipped=found.skipped,
         timings=stages.timings(),
     )
+
+
+def _page(snapshot: Snapshot, found: Candidates, query: SearchQuery) -> _Page:
+    ranking = rank(snapshot, found, query)
+    shown = results(snapshot, found, ranking[query.offset : query.offset + query.top_k], query)
+    return _Page(shown, facets(snapshot, found, query.facets, query.facet_k), ranking.n_below_min_score)
 
 
 async def answer(engine: Engine, query: AnswerQuery, deadline: Deadline | None = None) -> AnswerOutcome:
