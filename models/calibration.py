@@ -1,8 +1,9 @@
 """From raw scores to probabilities, and how far to trust them, as pure functions.
 
-The relevance logit is `logit_weight * rerank_logit + dense_weight * cosine + rrf_weight * rrf + bias`, with weights
-learned on labelled dev queries. It orders the reranked results, and its sigmoid is the probability that is shown.
-Passages that a caller sent have no cosine and no rrf: theirs is `logit_weight * rerank_logit + bias`, of a second fit.
+The relevance logit is `logit_weight * rerank_logit + dense_weight * cosine + bm25_weight * bm25_share + bias`, with
+weights learned on labelled dev queries; a candidate's BM25 share is its BM25 score over the best candidate's, in
+[0, 1]. It orders the reranked results, and its sigmoid is the probability that is shown. Passages that a caller sent
+have no cosine and no share: theirs is `logit_weight * rerank_logit + bias`, of a second fit.
 
 Sources: logistic regression on scores, Platt 1999; isotonic regression by pooling adjacent violators, Zadrozny and
 Elkan 2002, section 3.3; expected calibration error, Naeini et al. 2015, section 3, and Guo et al. 2017, equation 3,
@@ -35,7 +36,7 @@ class RelevanceParts:
 
     rerank_logit: float
     dense: float
-    rrf: float
+    bm25: float
     bias: float
 
 
@@ -45,7 +46,7 @@ class Calibration:
 
     logit_weight: float = 1.0
     dense_weight: float = 0.0
-    rrf_weight: float = 0.0
+    bm25_weight: float = 0.0
     bias: float = 0.0
 
     @classmethod
@@ -53,30 +54,30 @@ class Calibration:
         """Return the weights that a model folder holds, or those that leave the rerank logit as it is."""
         if settings is None:
             return cls()
-        return cls(settings.logit_weight, settings.dense_weight, settings.rrf_weight, settings.bias)
+        return cls(settings.logit_weight, settings.dense_weight, settings.bm25_weight, settings.bias)
 
-    def priors(self, dense_scores: NDArray[np.float32], rrf_scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def priors(self, dense_scores: NDArray[np.float32], bm25_shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n,) relevance logits that candidates would have with a rerank logit of 0."""
-        return self.relevance_logits(np.zeros(dense_scores.size, np.float32), dense_scores, rrf_scores)
+        return self.relevance_logits(np.zeros(dense_scores.size, np.float32), dense_scores, bm25_shares)
 
     def relevance_logits(
         self,
         rerank_logits: NDArray[np.float32],
         dense_scores: NDArray[np.float32],
-        rrf_scores: NDArray[np.float64],
+        bm25_shares: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return the (n,) relevance logits of candidates from their three (n,) scores."""
         return (
             self.logit_weight * rerank_logits.astype(np.float64)
             + self.dense_weight * dense_scores.astype(np.float64)
-            + self.rrf_weight * rrf_scores
+            + self.bm25_weight * bm25_shares
             + self.bias
         )
 
-    def parts(self, rerank_logit: float, dense_score: float, rrf_score: float) -> RelevanceParts:
+    def parts(self, rerank_logit: float, dense_score: float, bm25_share: float) -> RelevanceParts:
         """Return the summands of one candidate's relevance logit."""
         return RelevanceParts(
-            self.logit_weight * rerank_logit, self.dense_weight * dense_score, self.rrf_weight * rrf_score, self.bias
+            self.logit_weight * rerank_logit, self.dense_weight * dense_score, self.bm25_weight * bm25_share, self.bias
         )
 
     def pair_logits(self, rerank_logits: NDArray[np.float32]) -> NDArray[np.float64]:

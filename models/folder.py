@@ -51,7 +51,7 @@ class RelevanceCalibration(_Frozen):
 
     logit_weight: float = Field(gt=0)
     dense_weight: float = 0.0
-    rrf_weight: float = 0.0
+    bm25_weight: float = 0.0
     bias: float = 0.0
     origin: str
     n_examples: int | None = Field(default=None, ge=1)

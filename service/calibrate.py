@@ -1,6 +1,6 @@
 """Learn the weights of the relevance logit on judged dev queries.
 
-The weights of cosine and fused score beside the rerank logit come from a grid, by how they rank; then a logistic
+The weights of cosine and BM25 share beside the rerank logit come from a grid, by how they rank; then a logistic
 regression on the mix gives its scale and bias (Platt 1999). Fitting all weights by regression ranks worse, because it
 explains differences between queries too. Candidates without a judgement count as not relevant, and each data set weighs
 the same, whatever its size. The logit alone gets a regression of its own, for passages that were not retrieved. With
@@ -39,16 +39,18 @@ from service.queries import SearchQuery
 _RERANK_K = 100
 EXIT_K = 10
 EXIT_CONFIDENCE = 0.99
-DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)
-RRF_WEIGHTS = (0.0, 60.0, 120.0, 265.0, 400.0, 600.0, 900.0)
+DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
+BM25_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 
-Mix = tuple[float, float, float]  # weights of rerank logit, cosine, fused score
+CHANCE = 1.96  # standard errors, which one difference in twenty exceeds where there is none
+
+Mix = tuple[float, float, float]  # weights of rerank logit, cosine, BM25 share
 LOGIT_ALONE: Mix = (1.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredCandidates:
-    """Features (n, 3): rerank logit, cosine, fused score; labels (n,): judged relevant; queries (n,): whose it is."""
+    """Features (n, 3): rerank logit, cosine, BM25 share; labels (n,): judged relevant; queries (n,): whose it is."""
 
     features: Floats
     labels: Labels
@@ -57,7 +59,10 @@ class ScoredCandidates:
 
 @dataclass(frozen=True, slots=True)
 class MixChoice:
-    """The chosen mix and its mean nDCG@10, those of the best and of the logit alone, and the best one's error."""
+    """The chosen mix and its mean nDCG@10, those of the best and of the logit alone.
+
+    standard_error is that of the difference between the chosen and the best.
+    """
 
     mix: Mix
     ndcg: float
@@ -95,18 +100,24 @@ class RelevanceFit:
 def choose_mix(collections: Sequence[ScoredCandidates]) -> MixChoice:
     """Return the mix to use.
 
-    Of the mixes whose mean nDCG@10 lies within one standard error of the best (Breiman et al. 1984, section 3.4.3), it
-    is the one that weighs the fused score most, and of those the best: on text unlike the dev collections, retrieval is
-    the safer judge.
+    Of the mixes whose mean nDCG@10 is less than the best by no more than chance makes it (1.96 standard errors of that
+    difference, on paired queries), it is the one that weighs BM25 most, and of those the best: on text unlike the dev
+    collections, retrieval is the safer judge.
     """
-    mixes = [(1.0, dense, rrf) for dense in DENSE_WEIGHTS for rrf in RRF_WEIGHTS]
-    measured = {mix: [ndcg_of_queries(each, mix) for each in collections] for mix in mixes}
-    means = {mix: fmean(fmean(found) for found in by_collection) for mix, by_collection in measured.items()}
+    mixes = [(1.0, dense, bm25) for dense in DENSE_WEIGHTS for bm25 in BM25_WEIGHTS]
+    measured = {mix: [np.array(ndcg_of_queries(each, mix)) for each in collections] for mix in mixes}
+    means = {mix: fmean(found.mean() for found in by_collection) for mix, by_collection in measured.items()}
     leader = max(mixes, key=lambda mix: means[mix])
-    error = float(sum(np.var(found) / len(found) for found in measured[leader]) ** 0.5 / len(collections))
-    near = [mix for mix in mixes if means[mix] >= means[leader] - error]
+    errors = {mix: _error_of_difference(measured[mix], measured[leader]) for mix in mixes}
+    near = [mix for mix in mixes if means[leader] - means[mix] <= CHANCE * errors[mix]]
     chosen = max(near, key=lambda mix: (mix[2], means[mix]))
-    return MixChoice(chosen, means[chosen], means[leader], means[LOGIT_ALONE], error)
+    return MixChoice(chosen, means[chosen], means[leader], means[LOGIT_ALONE], errors[chosen])
+
+
+def _error_of_difference(one: Sequence[Floats], other: Sequence[Floats]) -> float:
+    """Return the standard error of the difference between two means over collections of the means over queries."""
+    variances = [np.var(mine - theirs) / mine.size for mine, theirs in zip(one, other, strict=True)]
+    return float(sum(variances) ** 0.5 / len(variances))
 
 
 def fit_relevance(collections: Sequence[ScoredCandidates], *, origin: str) -> RelevanceFit:
@@ -180,12 +191,12 @@ def _fit_curve(pooled: _Pooled, mix: Mix, origin: str) -> CurveFit | None:
         held_out(fit, scores, labels, groups=pooled.owners, weights=weights) for fit in (platt, isotonic)
     )
     quality = CurveQuality.of(by_platt, labels, weights)
-    logit, dense, rrf = (scale * weight for weight in mix)
+    logit, dense, bm25 = (scale * weight for weight in mix)
     return CurveFit(
         RelevanceCalibration(
             logit_weight=logit,
             dense_weight=dense,
-            rrf_weight=rrf,
+            bm25_weight=bm25,
             bias=bias,
             origin=origin,
             n_examples=labels.size,
@@ -240,9 +251,9 @@ async def scored_candidates(
         outcome = await search(engine, asked)
         for result in outcome.results:
             scores = result.scores
-            if scores.rerank_logit is None or scores.dense is None or scores.rrf is None:
+            if scores.rerank_logit is None or scores.dense is None or scores.bm25_share is None:
                 continue
-            features.append((scores.rerank_logit, scores.dense, scores.rrf))
+            features.append((scores.rerank_logit, scores.dense, scores.bm25_share))
             labels.append(query.judgements.get(result.passage.document_id, 0) > 0)
             owners.append(number)
         on_done(number + 1)

@@ -30,6 +30,7 @@ class Reranked:
     """
 
     rows: Rows
+    bm25_shares: NDArray[np.float64]
     rerank_logits: NDArray[np.float64]
     relevance_logits: NDArray[np.float64]
     cut_tokens: NDArray[np.int64]
@@ -96,6 +97,7 @@ class Scores:
     bm25: float | None
     dense: float | None
     rrf: float | None
+    bm25_share: float | None
     rerank_logit: float | None
     relevance: float | None
 
@@ -225,6 +227,7 @@ def _matching(snapshot: Snapshot, candidates: Candidates) -> Mask:
 def _scores(snapshot: Snapshot, candidates: Candidates, rows: Rows) -> list[Scores]:
     """Return the exact scores of given rows; a leg's score does not need the leg to have found the row."""
     reranked = candidates.reranked
+    shares = dict(zip(reranked.rows.tolist(), reranked.bm25_shares.tolist(), strict=True))
     logits = dict(zip(reranked.rows.tolist(), reranked.rerank_logits.tolist(), strict=True))
     relevances = dict(zip(reranked.rows.tolist(), sigmoid(reranked.relevance_logits).tolist(), strict=True))
     rrf = dict(zip(candidates.fused.rows.tolist(), candidates.fused.scores.tolist(), strict=True))
@@ -236,6 +239,7 @@ def _scores(snapshot: Snapshot, candidates: Candidates, rows: Rows) -> list[Scor
             bm25=bm25[i] if bm25 is not None else None,
             dense=dense[i] if dense is not None else None,
             rrf=rrf[row],
+            bm25_share=shares.get(row),
             rerank_logit=logits.get(row),
             relevance=relevances.get(row),
         )
@@ -258,8 +262,8 @@ def _explain(snapshot: Snapshot, candidates: Candidates, row: int, scores: Score
     fused_rank = _rank(candidates.fused, row)
     assert fused_rank is not None, "every candidate is fused"
     logit, parts = None, None
-    if scores.rerank_logit is not None and scores.dense is not None and scores.rrf is not None:
-        parts = candidates.calibration.parts(scores.rerank_logit, scores.dense, scores.rrf)
+    if scores.rerank_logit is not None and scores.dense is not None and scores.bm25_share is not None:
+        parts = candidates.calibration.parts(scores.rerank_logit, scores.dense, scores.bm25_share)
         [place] = np.flatnonzero(candidates.reranked.rows == row)
         logit = float(candidates.reranked.relevance_logits[place])
     return Explanation(

@@ -49,7 +49,7 @@ _RESULT = {
     "unscored": None,
     "score": 0.97,
     "score_kind": "relevance",
-    "scores": {"bm25": 7.1, "dense": 0.61, "rrf": 0.0328, "rerank_logit": 5.2, "relevance": 0.97},
+    "scores": {"bm25": 7.1, "dense": 0.61, "rrf": 0.0328, "bm25_share": 1.0, "rerank_logit": 5.2, "relevance": 0.97},
     "highlights": [{"start": 4, "end": 14}, {"start": 55, "end": 61}],
     "explanation": None,
     "n_document_candidates": None,

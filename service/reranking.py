@@ -27,7 +27,9 @@ WhyUnread: TypeAlias = Literal["settled", "deadline"]
 
 RERANK_SHARE = 0.8  # of the time from a request's start to its deadline; the rest is for what comes after
 
-NOTHING_RERANKED = Reranked(NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows, NO_HITS.rows)
+NOTHING_RERANKED = Reranked(
+    NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows, not_finite=NO_HITS.rows
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class _Candidates:
 
     rows: Rows
     dense_scores: NDArray[np.float32]
-    rrf_scores: NDArray[np.float64]
+    bm25_shares: NDArray[np.float64]
     priors: NDArray[np.float64]
 
 
@@ -158,14 +160,19 @@ async def rerank(
         engine.note_reranked(1.0 if why_unread == "deadline" else n_read / candidates.rows.size)
     rows = candidates.rows[:n_read]
     relevance = engine.models.cross_encoder.calibration.relevance_logits(
-        logits, candidates.dense_scores[:n_read], candidates.rrf_scores[:n_read]
+        logits, candidates.dense_scores[:n_read], candidates.bm25_shares[:n_read]
     )
     order, others = best_first(relevance, rows, engine.metrics)
     if others.size:
         skipped.append("rerank:no_finite_score")
     cut_tokens = np.array([item.passage_cut for item in reading.inputs[:n_read]], np.int64)
     reranked = Reranked(
-        rows[order], logits[order].astype(np.float64), relevance[order], cut_tokens[order], not_finite=rows[others]
+        rows[order],
+        candidates.bm25_shares[order],
+        logits[order].astype(np.float64),
+        relevance[order],
+        cut_tokens[order],
+        not_finite=rows[others],
     )
     return reranked, reading.inputs[0].query_cut
 
@@ -176,11 +183,19 @@ def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -
 
 
 def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candidates:
-    rows, rrf_scores = task.fused.rows[: task.rerank_k], task.fused.scores[: task.rerank_k]
+    rows = task.fused.rows[: task.rerank_k]
     dense_scores = snapshot.dense_scores(task.encoded.vector, rows).astype(np.float32)
-    priors = engine.models.cross_encoder.calibration.priors(dense_scores, rrf_scores)
+    bm25_shares = _bm25_shares(snapshot, task)
+    priors = engine.models.cross_encoder.calibration.priors(dense_scores, bm25_shares)
     order = np.argsort(-priors, kind="stable")
-    return _Candidates(rows[order], dense_scores[order], rrf_scores[order], priors[order])
+    return _Candidates(rows[order], dense_scores[order], bm25_shares[order], priors[order])
+
+
+def _bm25_shares(snapshot: Snapshot, task: RerankTask) -> NDArray[np.float64]:
+    """Return the BM25 score of each candidate to rerank, over the best of all candidates; 0 where none has a term."""
+    scores = snapshot.bm25_scores(task.query, task.fused.rows)
+    best = scores.max(initial=0.0)
+    return scores[: task.rerank_k] / best if best > 0 else np.zeros(min(task.rerank_k, scores.size))
 
 
 def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:

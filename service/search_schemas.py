@@ -24,6 +24,7 @@ class ScoresBody(ResponseBody):
     bm25: float | None
     dense: float | None = Field(description="Cosine of query and passage.")
     rrf: float | None = Field(description="Reciprocal rank fusion, k = 60.")
+    bm25_share: float | None = Field(description="BM25 over the best candidate's, in [0, 1], where it was reranked.")
     rerank_logit: float | None = Field(description="The cross-encoder's raw logit.")
     relevance: float | None = Field(description="Calibrated, in [0, 1].")
 
@@ -41,7 +42,7 @@ class RelevancePartsBody(ResponseBody):
 
     rerank_logit: float
     dense: float
-    rrf: float
+    bm25: float
     bias: float
 
 

@@ -201,7 +201,8 @@ def _curve(fit: CurveFit) -> dict[str, object]:
 def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
     found, choice, pair = fit.mix.calibration, fit.choice, fit.pair
     mix = (
-        f"{found.logit_weight:.4f} logit {found.dense_weight:+.4f} cosine {found.rrf_weight:+.4f} rrf {found.bias:+.4f}"
+        f"{found.logit_weight:.4f} logit {found.dense_weight:+.4f} cosine {found.bm25_weight:+.4f} BM25 share"
+        f" {found.bias:+.4f}"
     )
     alone = "tells nothing here, so its plain sigmoid stays" if pair is None else _alone(pair)
     _print_fit(

@@ -50,7 +50,7 @@ def test_sigmoid_is_exact_at_the_ends_and_symmetric() -> None:
 
 def test_relevance_logit_worked_example() -> None:
     calibration = Calibration.of(
-        RelevanceCalibration(logit_weight=2.0, dense_weight=4.0, rrf_weight=10.0, bias=-1.0, origin="test")
+        RelevanceCalibration(logit_weight=2.0, dense_weight=4.0, bm25_weight=10.0, bias=-1.0, origin="test")
     )
     logits = calibration.relevance_logits(np.array([1.0], np.float32), np.array([0.5], np.float32), np.array([0.03]))
     assert logits.tolist() == [pytest.approx(2.0 + 2.0 + 0.3 - 1.0)]

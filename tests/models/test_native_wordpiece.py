@@ -1,6 +1,7 @@
 """What was compiled tokenizes as `tokenizers` does, whatever the text."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ class Both:
         self._theirs.encode_special_tokens = True
         self._ours = native_wordpiece(content, self.theirs)
 
-    def theirs(self, texts: list[str]) -> list[list[int]]:
-        return [each.ids for each in self._theirs.encode_batch(texts, add_special_tokens=False)]
+    def theirs(self, texts: Sequence[str]) -> list[list[int]]:
+        return [each.ids for each in self._theirs.encode_batch(list(texts), add_special_tokens=False)]
 
     def ours(self, texts: list[str]) -> list[list[int]]:
         assert self._ours is not None

@@ -172,16 +172,30 @@ def test_a_document_is_found_by_its_id_even_with_slashes(client: TestClient, doc
 
 
 def test_explain_shows_the_weight_of_each_term_and_the_parts_of_the_relevance(client: TestClient) -> None:
-    for result in search(client, QUERY + " bees", explain=True, top_k=100)["results"]:
+    results = search(client, QUERY + " bees", explain=True, top_k=100)["results"]
+    best = max(result["scores"]["bm25"] for result in results)
+    for result in results:
         why, scores = result["explanation"], result["scores"]
         weights = [each["weight"] for each in why["bm25_terms"]]
         assert weights == sorted(weights, reverse=True)
         assert sum(weights) == pytest.approx(scores["bm25"], rel=1e-6)
         assert {each["term"]: each["n_in_query"] for each in why["bm25_terms"]}.get("bee", 2) == 2
         assert sum(why["relevance_parts"].values()) == pytest.approx(why["relevance_logit"], abs=1e-5)
+        assert scores["bm25_share"] == pytest.approx(scores["bm25"] / best, abs=1e-6)
     [plain] = search(client, explain=True, rerank=False, mode="dense", top_k=1)["results"]
     assert plain["explanation"]["bm25_terms"] == []
-    assert plain["explanation"]["relevance_parts"] is None
+    assert plain["explanation"]["relevance_parts"] is plain["scores"]["bm25_share"] is None
+
+
+def test_the_relevance_has_a_share_of_bm25_in_every_mode(client: TestClient) -> None:
+    """It's a score of the candidate's, whichever leg found it."""
+    asked = {"explain": True, "top_k": 100, "settle_k": 0}
+    hybrid, dense = (search(client, QUERY + " bees", mode=mode, **asked)["results"] for mode in ("hybrid", "dense"))
+    shares = [{each["passage_id"]: each["scores"]["bm25_share"] for each in found} for found in (hybrid, dense)]
+    assert shares[0] == shares[1]
+    assert max(shares[0].values()) == 1
+    [nothing] = search(client, "zzz", mode="dense", top_k=1)["results"]
+    assert nothing["scores"]["bm25_share"] == 0
 
 
 @pytest.mark.parametrize(("mode", "kind"), [("hybrid", "rrf"), ("dense", "dense"), ("bm25", "bm25")])

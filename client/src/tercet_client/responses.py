@@ -34,6 +34,7 @@ class Scores:
     bm25: float | None
     dense: float | None
     rrf: float | None
+    bm25_share: float | None
     rerank_logit: float | None
     relevance: float | None
 
@@ -53,7 +54,7 @@ class RelevanceParts:
 
     rerank_logit: float
     dense: float
-    rrf: float
+    bm25: float
     bias: float
 
 
