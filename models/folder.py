@@ -237,6 +237,12 @@ def _read_settings(path: Path) -> ModelSettings:
         if version != FORMAT_VERSION:
             found = f"format version {shown(str(version))}"
             raise ModelFolderError(f"{path} has {found}; this Tercet reads version {FORMAT_VERSION}")
+        relevance = content.get("relevance")
+        if isinstance(relevance, dict) and "rrf_weight" in relevance:  # ADR 23
+            raise ModelFolderError(
+                f"{path} was calibrated by an older Tercet: take 'relevance', 'pair_relevance', 'early_exit' and "
+                f"{_FINGERPRINT!r} out of it and run `tercet calibrate reranker` again"
+            )
         expected = content.pop(_FINGERPRINT, None)
         settings = ModelSettings.model_validate(content)
         if expected not in (None, settings.fingerprint):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from models.compiled import compiled
 
 _LIBRARY = "models._wordpiece"
+_MOST_CHARACTERS = 256  # of a piece
 
 EncodeWords = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 
@@ -84,14 +85,18 @@ class NativeWordPiece:
 def is_taken(settings: Mapping[str, Any]) -> bool:
     """Return whether a tokenizer.json is BERT's: what the kernels compute."""
     normalizer, pre_tokenizer, model = (settings.get(part) or {} for part in ("normalizer", "pre_tokenizer", "model"))
-    vocabulary = model.get("vocab")
+    vocabulary, prefix = model.get("vocab"), model.get("continuing_subword_prefix")
     return (
         normalizer.get("type") == "BertNormalizer"
         and normalizer.get("clean_text") is True
         and isinstance(normalizer.get("lowercase"), bool)
         and pre_tokenizer.get("type") == "BertPreTokenizer"
         and model.get("type") == "WordPiece"
+        and isinstance(prefix, str)
+        and prefix.isascii()
+        and "\0" not in prefix
         and isinstance(vocabulary, dict)
+        and max(len(piece) for piece in vocabulary) <= _MOST_CHARACTERS
         and model.get("unk_token") in vocabulary
         and sorted(vocabulary.values()) == list(range(len(vocabulary)))
         and all(token["special"] for token in settings.get("added_tokens", []))

@@ -39,8 +39,8 @@ from service.queries import SearchQuery
 _RERANK_K = 100
 EXIT_K = 10
 EXIT_CONFIDENCE = 0.99
-DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
-BM25_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+DENSE_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 90.0, 120.0)
+BM25_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0)
 
 CHANCE = 1.96  # standard errors, which one difference in twenty exceeds where there is none
 

@@ -210,8 +210,8 @@ def _print_relevance_fit(folder: ModelFolder, fit: RelevanceFit) -> None:
         {
             "queries": f"{fit.n_queries:,}, {fit.n_relevant:,} of {fit.n_candidates:,} candidates relevant",
             "probability": f"sigmoid({mix})",
-            "nDCG@10": f"{choice.ndcg:.3f}; the grid's best {choice.best_ndcg:.3f}, standard error "
-            f"{choice.standard_error:.3f}; the logit alone {choice.logit_ndcg:.3f}",
+            "nDCG@10": f"{choice.ndcg:.3f}; the grid's best {choice.best_ndcg:.3f}, standard error of the "
+            f"difference {choice.standard_error:.3f}; the logit alone {choice.logit_ndcg:.3f}",
             "held out": _compared(fit.mix.platt, fit.mix.isotonic),
             "logit alone": alone,
             "early exit": _exit(fit.early_exit),

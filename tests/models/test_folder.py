@@ -90,6 +90,8 @@ def test_a_missing_file_is_named(folder: Path) -> None:
     ("fields", "message"),
     [
         ({"format_version": 2}, "format version 2; this Tercet reads version 1"),
+        ({"relevance": {"rrf_weight": 9.0}}, "calibrated by an older Tercet: take .* run `tercet calibrate reranker`"),
+        ({"relevance": 3}, "cannot be read: relevance"),
         ({"max_tokens": 3}, "max_tokens"),
         ({"unknown": 1}, "unknown"),
         ({"files": {}}, r"no sha256 for model\.onnx"),

@@ -90,6 +90,7 @@ def tokenizer_json(**changes: Any) -> bytes:
     return json.dumps({"version": "1.0", **parts, **changes}).encode()
 
 
+MODEL = json.loads(tokenizer_json())["model"]
 BUNDLED_BOTH, CASED_BOTH = Both(CONTENT), Both(tokenizer_json())
 made = st.lists(st.sampled_from([*WORDS, *SPACES]) | st.text(max_size=6), max_size=12).map("".join)
 
@@ -119,7 +120,10 @@ def test_so_are_those_of_a_cased_vocabulary_with_few_pieces(texts: list[str]) ->
         {"normalizer": None},
         {"normalizer": {"type": "Lowercase"}},
         {"pre_tokenizer": {"type": "Whitespace"}},
-        {"model": json.loads(tokenizer_json())["model"] | {"vocab": {"[UNK]": 0, "a": 2}}},
+        {"model": MODEL | {"vocab": {"[UNK]": 0, "a": 2}}},
+        {"model": MODEL | {"continuing_subword_prefix": "▁"}},
+        {"model": MODEL | {"continuing_subword_prefix": "#\0"}},
+        {"model": MODEL | {"vocab": {"[UNK]": 0, "a" * 257: 1}}},
         {"added_tokens": [json.loads(tokenizer_json())["added_tokens"][0] | {"content": "aba", "special": False}]},
     ],
     ids=[
@@ -127,6 +131,9 @@ def test_so_are_those_of_a_cased_vocabulary_with_few_pieces(texts: list[str]) ->
         "another normalizer",
         "another pre-tokenizer",
         "ids with gaps",
+        "a prefix of another script",
+        "a prefix with a NUL",
+        "a piece that is too long",
         "a token that is searched for",
     ],
 )
