@@ -97,7 +97,7 @@ made = st.lists(st.sampled_from([*WORDS, *SPACES]) | st.text(max_size=6), max_si
 
 @needs_compiled
 @given(st.lists(made, max_size=4))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @example([])
 @example(["", "[SEP] [CLS]", "x" * 100, "x" * 101, "é" * 101, " lone"])
 @example([chr(code) for code in range(128)] + [f"a{chr(code)}b" for code in range(128)])
@@ -107,7 +107,7 @@ def test_the_ids_are_those_of_tokenizers(texts: list[str]) -> None:
 
 @needs_compiled
 @given(st.lists(st.text("aAbB#é- z", max_size=12), max_size=4))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @example(["##", "##a", "abab", "abaab", "aaaaaaa", "aaaaaa", "A", "B", "é", "aé ab", "éa"])
 def test_so_are_those_of_a_cased_vocabulary_with_few_pieces(texts: list[str]) -> None:
     assert CASED_BOTH.ours(texts) == CASED_BOTH.theirs(texts)
