@@ -14,8 +14,8 @@ import numpy as np
 
 from models.calibration import Floats
 
-FIRST = 12  # candidates that are read before the first look
-STEP = 6  # and between two looks
+FIRST = 16  # candidates that are read before the first look
+STEP = 8  # and between two looks
 
 
 def looks(n: int) -> Iterator[int]:

@@ -13,9 +13,9 @@ logits = st.floats(-8, 8, width=32)
 
 
 def test_looks_leave_out_the_end() -> None:
-    assert list(looks(12)) == []
-    assert list(looks(13)) == [12]
-    assert list(looks(24)) == [12, 18]
+    assert list(looks(16)) == []
+    assert list(looks(17)) == [16]
+    assert list(looks(32)) == [16, 24]
 
 
 def test_what_an_unread_candidate_may_reach_worked_example() -> None:
