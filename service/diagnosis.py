@@ -7,6 +7,7 @@ import http.client
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from models.compiled import compiled
 from models.folder import Kind, ModelFolder, open_model_folder, says_its_fingerprint
 from models.native_session import is_built
 from models.session import Runtime, available_cpus
@@ -28,6 +30,7 @@ State: TypeAlias = Literal["ok", "note", "problem"]
 
 _LIBRARIES = ("onnxruntime", "onnxruntime-gpu", "openvino", "faiss-cpu", "faiss-gpu", "numpy")
 _SERVICE_BYTES = 1_000_000_000  # what a service with the bundled models takes at most, and something for the index
+_COMPILED = {"BM25's search": "indexer._postings", "tokenization": "models._wordpiece"}
 _AMX = "AMX-BF16"
 _DISK_BYTES = 1_000_000_000  # 100,000 passages take 400 MB, and a new snapshot stands beside the one before
 _PROBE_SECONDS = 1.0
@@ -124,9 +127,13 @@ def _threads(settings: Settings) -> Iterator[Finding]:
 
 
 def _kernels(settings: Settings) -> Iterator[Finding]:
-    if settings.device == "cpu" and not is_built() and _AMX in this_cpu().multipliers:
-        text = f"the CPU has {_AMX}, and the native engine, which would use it best, was not built"
-        yield Finding("kernels", "note", text, "Install a C++ compiler (Debian: g++), then Tercet again.")
+    lacking = [what for what, name in _COMPILED.items() if compiled(name) is None]
+    if settings.device == "cpu" and _AMX in this_cpu().multipliers and not is_built():
+        lacking.append(f"the native engine, which would use the CPU's {_AMX} best")
+    if lacking:
+        text = f"not built when Tercet was installed, so slower ways take its place: {', '.join(lacking)}"
+        install = f"{sys.executable} -m pip install --no-deps --editable ."
+        yield Finding("kernels", "note", text, f"Install a C++ compiler, then run `{install}` in Tercet's folder.")
 
 
 def _gpu(settings: Settings) -> Iterator[Finding]:

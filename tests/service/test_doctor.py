@@ -128,10 +128,14 @@ def test_kernels_that_were_not_built_are_told_where_the_cpu_would_run_them(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.diagnosis.is_built", lambda: False)
+    monkeypatch.setattr("service.diagnosis.compiled", lambda name: name)
     for units, subjects in ((("AMX-BF16",), ["kernels"]), (("AVX-VNNI",), [])):
         monkeypatch.setattr("service.diagnosis.this_cpu", lambda units=units: Cpu("a CPU", units, 2))
         findings = [each for each in examine(lambda: settings) if each.subject == "kernels"]
         assert [(each.subject, each.state) for each in findings] == [(subject, "note") for subject in subjects]
+    monkeypatch.setattr("service.diagnosis.compiled", lambda name: None)
+    [finding] = [each for each in examine(lambda: settings) if each.subject == "kernels"]
+    assert "BM25's search, tokenization" in finding.text
 
 
 def test_keys_that_others_may_read_and_keys_that_are_missing_are_told(settings: Settings, data: Path) -> None:
