@@ -1,6 +1,11 @@
 """What Linux tells of a machine, from files as it writes them."""
 
+import ctypes
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from service.machine import Cpu, Memory, this_cpu, this_memory
 
@@ -9,6 +14,31 @@ def write(folder: Path, **texts: str) -> Path:
     for name, text in texts.items():
         (folder / name.replace("__", ".")).write_text(text)
     return folder
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="another C library than glibc")
+@pytest.mark.parametrize(("first", "is_shared"), [("share_heaps()", True), ("pass", False)])
+def test_threads_share_heaps(first: str, *, is_shared: bool) -> None:
+    program = f"""
+import ctypes, threading
+from service.machine import share_heaps
+{first}
+libc, wait = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype = libc.fdopen.restype = ctypes.c_void_p
+def allocate():
+    wait.wait()
+    libc.malloc(100_000)
+    wait.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    n_heaps = done.stdout.count("<heap nr=")
+    assert (1 <= n_heaps <= 2) is is_shared, n_heaps
 
 
 def test_a_cpu_is_named_with_the_units_that_matter(tmp_path: Path) -> None:
