@@ -158,23 +158,29 @@ async def rerank(
     _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
     if task.head is not None:
         engine.note_reranked(1.0 if why_unread == "deadline" else n_read / candidates.rows.size)
-    rows = candidates.rows[:n_read]
+    reranked = _ranked(reading, logits)
+    if reranked.not_finite.size:
+        skipped.append("rerank:no_finite_score")
+    return reranked, reading.inputs[0].query_cut
+
+
+def _ranked(reading: _Reading, logits: Logits) -> Reranked:
+    """Return the candidates that the logits (n_read,) are of, by relevance."""
+    candidates, engine = reading.candidates, reading.engine
+    rows, bm25_shares = candidates.rows[: logits.size], candidates.bm25_shares[: logits.size]
     relevance = engine.models.cross_encoder.calibration.relevance_logits(
-        logits, candidates.dense_scores[:n_read], candidates.bm25_shares[:n_read]
+        logits, candidates.dense_scores[: logits.size], bm25_shares
     )
     order, others = best_first(relevance, rows, engine.metrics)
-    if others.size:
-        skipped.append("rerank:no_finite_score")
-    cut_tokens = np.array([item.passage_cut for item in reading.inputs[:n_read]], np.int64)
-    reranked = Reranked(
+    cut_tokens = np.array([item.passage_cut for item in reading.inputs[: logits.size]], np.int64)
+    return Reranked(
         rows[order],
-        candidates.bm25_shares[order],
+        bm25_shares[order],
         logits[order].astype(np.float64),
         relevance[order],
         cut_tokens[order],
         not_finite=rows[others],
     )
-    return reranked, reading.inputs[0].query_cut
 
 
 def rerank_until(engine: Engine, deadline: Deadline, *, n_tokens_to_read: int) -> float:

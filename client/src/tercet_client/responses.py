@@ -1,7 +1,6 @@
 """What calls return: the bodies of the API's responses, field by field. Offsets are half-open, in code points.
 
-Lists are tuples, and everything is frozen. A field's Literal lists the values that this version knows; a newer service
-may send others.
+Lists are tuples, everything is frozen. A Literal lists the values that are known here; a newer service may send others.
 """
 
 from __future__ import annotations
