@@ -1,4 +1,4 @@
-"""What this machine has, its CPU and its memory, as Linux tells; elsewhere little is known. How heaps are shared."""
+"""What this machine has, its CPU and its memory, as Linux tells; elsewhere little is known. How its heap is shared."""
 
 import ctypes
 import os
@@ -19,17 +19,16 @@ _MULTIPLIERS = {
 
 
 _M_ARENA_MAX = -8  # of glibc's malloc.h
-_HEAPS = 2
 
 
-def share_heaps() -> None:
-    """Let all threads of this process allocate from two heaps, where the C library is glibc; call it before they start.
+def share_heap() -> None:
+    """Let all threads of this process allocate from one heap, where the C library is glibc; call it before they start.
 
     Each of its threads would else keep a heap of its own, with what it freed: a tenth of a service's memory.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
-        mallopt(_M_ARENA_MAX, _HEAPS)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 @dataclass(frozen=True, slots=True)

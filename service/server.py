@@ -16,7 +16,7 @@ from service.app import Outcome, begin_draining, create_app
 from service.commands.faults import explanation
 from service.connections import BoundedProtocol
 from service.extras import StartupError, check_extras
-from service.machine import share_heaps
+from service.machine import share_heap
 from service.settings import Settings
 from service.sites import resolved
 
@@ -60,7 +60,7 @@ def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> 
         Exception: a fault of ours while loading.
     """
     check_extras()
-    share_heaps()
+    share_heap()
     server: DrainingServer | None = None
 
     def on_end(outcome: Outcome) -> None:
