@@ -33,7 +33,7 @@ class NativeWordPiece:
         self._library = _declared(library)
         self._encode_words = encode_words
         model = settings["model"]
-        pieces = [piece.encode() for piece in _in_order(model["vocab"])]
+        pieces = [piece.encode() for piece in sorted(model["vocab"], key=model["vocab"].__getitem__)]
         ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
         self._handle = self._library.tercet_wordpiece_new(
             b"".join(pieces),
@@ -110,10 +110,6 @@ def native_wordpiece(content: bytes, encode_words: EncodeWords) -> NativeWordPie
         return None
     settings = json.loads(content)
     return NativeWordPiece(library, settings, encode_words) if is_taken(settings) else None
-
-
-def _in_order(vocabulary: Mapping[str, int]) -> list[str]:
-    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:

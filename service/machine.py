@@ -16,8 +16,6 @@ _MULTIPLIERS = {
     "bf16": "BF16",
     "i8mm": "I8MM",
 }
-
-
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
 

@@ -200,8 +200,7 @@ def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candid
 def _bm25_shares(snapshot: Snapshot, task: RerankTask) -> NDArray[np.float64]:
     """Return the BM25 score of each candidate to rerank, over the best of all candidates; 0 where none has a term."""
     scores = snapshot.bm25_scores(task.query, task.fused.rows)
-    best = scores.max(initial=0.0)
-    return scores[: task.rerank_k] / best if best > 0 else np.zeros(min(task.rerank_k, scores.size))
+    return scores[: task.rerank_k] / (scores.max(initial=0.0) or 1.0)
 
 
 def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:
