@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,10 @@ from indexer.publish import current_snapshot, hold, no_index
 from indexer.ranking import Hits, Mask, Rows, Scores
 from indexer.store import Store, StoredPassage
 from indexer.tokens import TokenFile
+from models.best_window import TokenRarity
 from models.tokenization import TokenIds
+
+_SAMPLE = 1_000  # passages
 
 
 class Snapshot:
@@ -171,6 +175,12 @@ class Snapshot:
         if tokenizer_fingerprint != self._tokens.tokenizer_fingerprint:
             return None
         return self._tokens.passage_tokens(rows)
+
+    @cached_property
+    def token_rarity(self) -> TokenRarity:
+        """How rare the tokens of `passage_tokens` are here, by at most a thousand passages from end to end."""
+        rows = np.linspace(0, self.n_passages, min(self.n_passages, _SAMPLE), endpoint=False, dtype=np.int64)
+        return TokenRarity(self._tokens.passage_tokens(rows))
 
     def document(self, document_id: str) -> Document | None:
         """Return a document, or None if there is none of that id."""

@@ -18,7 +18,6 @@ Outputs: TypeAlias = tuple[NDArray[np.float32], ...]
 EngineName: TypeAlias = Literal["auto", "native", "openvino", "onnxruntime"]
 
 
-
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """Where and how a model runs: on n_threads threads of a device ("cpu", "cuda"), by an engine."""

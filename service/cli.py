@@ -212,6 +212,10 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv judges the rankings.")] = "test",
     queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries or questions.")] = None,
     mode: Annotated[list[Ranking] | None, typer.Option(help="Only this ranking; may be given again.")] = None,
+    rerank_tokens: Annotated[
+        int,
+        typer.Option(min=0, max=512, help="Beside them what is served with so many tokens of a passage read; 0: no."),
+    ] = 0,
     reindex: Annotated[bool, typer.Option("--reindex", help="Index the data sets even where that is done.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a report to this HTML file; needs the extra `train`.")
@@ -230,6 +234,7 @@ def evaluate(
         split=split,
         limit=queries,
         strategies=[each.value for each in mode] if mode is not None else [],
+        rerank_tokens=rerank_tokens,
         reindexes=reindex,
         as_json=json,
         report=report,

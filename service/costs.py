@@ -76,7 +76,8 @@ def _reranked(models: Models, query: SearchQuery | AnswerQuery, snapshot: Snapsh
     may_stop = 0 < query.settle_k < n_passages and not (isinstance(query, SearchQuery) and query.min_score is not None)
     if may_stop:
         n_passages = min(n_passages, max(FIRST, query.settle_k, math.ceil(n_passages * read_share)))
-    return n_passages * _pair(query.query, snapshot.mean_passage_tokens, lengths, max_windows=1)
+    n_tokens = min(snapshot.mean_passage_tokens, query.rerank_tokens or snapshot.mean_passage_tokens)
+    return n_passages * _pair(query.query, n_tokens, lengths, max_windows=1)
 
 
 def _encoded(text: str, models: Models) -> int:

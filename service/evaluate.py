@@ -43,11 +43,12 @@ class JudgedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to rank."""
+    """A way to rank; of a passage rerank_tokens are read to rerank it, all that fits for 0."""
 
     name: str
     mode: Mode
     rerank: bool
+    rerank_tokens: int = 0
 
 
 SERVED = Strategy("hybrid+rerank", "hybrid", rerank=True)  # unless a request says otherwise
@@ -163,6 +164,7 @@ async def _rank(engine: Engine, query: JudgedQuery, strategy: Strategy) -> Ranke
             top_k=2 * RETRIEVE_K,
             mode=strategy.mode,
             rerank=strategy.rerank,
+            rerank_tokens=strategy.rerank_tokens,
             retrieve_k=RETRIEVE_K,
             highlight=False,
         ),

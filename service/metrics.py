@@ -21,6 +21,7 @@ STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 CUT_SHORT = ("rerank", "read")
 CACHED = ("vector", "logit")
 RERANKED = ("read", "settled", "deadline")
+RERANKED_TOKENS = ("read", "cut")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
@@ -92,6 +93,12 @@ class Metrics:
         self.rerank_candidates = Counter(
             "tercet_rerank_candidates",
             "Candidates that were to be reranked: read, or left unread for one of two reasons.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.rerank_tokens = Counter(
+            "tercet_rerank_tokens",
+            "Tokens of queries and candidates that the cross-encoder read, and those of candidates that it did not.",
             ("outcome",),
             registry=self.registry,
         )
@@ -176,6 +183,8 @@ class Metrics:
                 self.cache_lookups.labels(what, outcome)
         for outcome in RERANKED:
             self.rerank_candidates.labels(outcome)
+        for outcome in RERANKED_TOKENS:
+            self.rerank_tokens.labels(outcome)
         for outcome in OUTCOMES:
             self.answers.labels(outcome)
         for outcome in SWAPS:

@@ -23,7 +23,7 @@ from service.candidates import RRF_K, Candidates, Result, facets, rank, results
 from service.costs import answer_cost, reading_tokens, search_cost
 from service.engine import Engine
 from service.queries import AnswerQuery, SearchQuery
-from service.query_cache import QueryVector
+from service.query_cache import Asked, QueryVector
 from service.reading import read
 from service.reranking import NOTHING_RERANKED, Head, RerankTask, rerank
 from service.stages import Deadline, Stages
@@ -206,8 +206,9 @@ async def _find(engine: Engine, snapshot: Snapshot, query: SearchQuery | AnswerQ
         fused = reciprocal_rank_fusion(legs, rrf_k=RRF_K)
     if query.rerank and encoded is not None:
         async with stages.stage("rerank"):
+            asked = Asked(query.query, query.rerank_tokens)
             to_read = reading_tokens(engine.models, query, snapshot) if isinstance(query, AnswerQuery) else 0
-            task = RerankTask(query.query, encoded, fused, query.rerank_k, _head(query), to_read)
+            task = RerankTask(asked, encoded, fused, query.rerank_k, _head(query), to_read)
             reranked, query_cut = await rerank(engine, snapshot, task, stages.deadline, skipped)
     else:
         reranked, query_cut = NOTHING_RERANKED, 0

@@ -16,9 +16,10 @@ SETTLE_K = 10  # what a first page shows
 class SearchQuery:
     """What to search, and how deep. index is a name, None for the one that is served by default.
 
-    settle_k is how many of the best results must be beyond change before the cross-encoder may leave others of the
-    rerank_k unread; 0 for never. min_score is the least score of a result, on the scale that orders it: relevance where
-    rerank is set, else the mode's. facets are fields of which the facet_k most frequent values are counted.
+    Of a passage the cross-encoder reads the best rerank_tokens tokens, all that fit for 0. settle_k is how many of the
+    best results must be beyond change before it may leave others of the rerank_k unread; 0 for never. min_score is the
+    least score of a result, on the scale that orders it: relevance where rerank is set, else the mode's. facets are
+    fields of which the facet_k most frequent values are counted.
     """
 
     query: str
@@ -27,6 +28,7 @@ class SearchQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
+    rerank_tokens: int = 0
     settle_k: int = SETTLE_K
     retrieve_k: int = 200
     highlight: bool = True
@@ -51,6 +53,7 @@ class AnswerQuery:
     mode: Mode = "hybrid"
     rerank: bool = True
     rerank_k: int = 100
+    rerank_tokens: int = 0
     settle_k: int = SETTLE_K
     retrieve_k: int = 200
     index: str | None = None

@@ -6,7 +6,7 @@ asked go first when it grows beyond its bytes. Used on the event loop only.
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,24 @@ class QueryVector:
     cut_tokens: int
 
 
+class Asked(NamedTuple):
+    """A query, and how many tokens of a passage are read with it at most, 0 for all that fit."""
+
+    query: str
+    rerank_tokens: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """Of one query: its vector, None if it was not asked for, and logits by row, rows ascending."""
+    """Of what was asked: the query's vector, None if it was not asked for, and logits by row, rows ascending."""
 
     vector: QueryVector | None
     rows: Rows
     logits: Logits
 
-    def n_bytes(self, query: str) -> int:
+    def n_bytes(self, asked: Asked) -> int:
         vector = self.vector.vector.nbytes if self.vector is not None else 0
-        return _OVERHEAD_BYTES + len(query) * 4 + vector + self.rows.nbytes + self.logits.nbytes
+        return _OVERHEAD_BYTES + len(asked.query) * 4 + vector + self.rows.nbytes + self.logits.nbytes
 
 
 class QueryCache:
@@ -48,7 +55,7 @@ class QueryCache:
 
     def __init__(self, max_bytes: int, metrics: Metrics) -> None:
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Asked, _Entry] = OrderedDict()
         self._snapshot = ""
         self._lookups = metrics.cache_lookups
         self.n_bytes = 0
@@ -56,17 +63,17 @@ class QueryCache:
 
     def vector(self, query: str) -> QueryVector | None:
         """Return the vector of a query, None if it is not known."""
-        entry = self._entries.get(query)
+        entry = self._entries.get(Asked(query))
         if entry is not None:
-            self._entries.move_to_end(query)
+            self._entries.move_to_end(Asked(query))
         found = entry.vector if entry is not None else None
         self._count("vector", n_hits=int(found is not None), n=1)
         return found
 
-    def logits(self, snapshot: str, query: str, rows: Rows) -> Logits:
+    def logits(self, snapshot: str, asked: Asked, rows: Rows) -> Logits:
         """Return the (n,) rerank logits of the rows (n,) of a snapshot, NaN for those that are not known."""
         found = np.full(rows.size, np.nan, np.float32)
-        entry = self._entries.get(query) if snapshot == self._snapshot else None
+        entry = self._entries.get(asked) if snapshot == self._snapshot else None
         if entry is not None and entry.rows.size:
             places = np.minimum(np.searchsorted(entry.rows, rows), entry.rows.size - 1)
             is_known = entry.rows[places] == rows
@@ -76,18 +83,18 @@ class QueryCache:
 
     def keep_vector(self, query: str, vector: QueryVector) -> None:
         """Keep the vector of a query."""
-        entry = self._entries.get(query, _Entry(None, _NO_ROWS, _NO_LOGITS))
-        self._put(query, replace(entry, vector=vector))
+        entry = self._entries.get(Asked(query), _Entry(None, _NO_ROWS, _NO_LOGITS))
+        self._put(Asked(query), replace(entry, vector=vector))
 
-    def keep_logits(self, snapshot: str, query: str, rows: Rows, logits: Logits) -> None:
+    def keep_logits(self, snapshot: str, asked: Asked, rows: Rows, logits: Logits) -> None:
         """Keep rerank logits of rows of a snapshot; those of another than the current one, and NaN, are not kept."""
         if snapshot != self._snapshot:
             return
-        entry = self._entries.get(query, _Entry(None, _NO_ROWS, _NO_LOGITS))
+        entry = self._entries.get(asked, _Entry(None, _NO_ROWS, _NO_LOGITS))
         is_new = np.isfinite(logits) & ~np.isin(rows, entry.rows)
         all_rows = np.concatenate([entry.rows, rows[is_new]])
         order = np.argsort(all_rows)
-        self._put(query, _Entry(entry.vector, all_rows[order], np.concatenate([entry.logits, logits[is_new]])[order]))
+        self._put(asked, _Entry(entry.vector, all_rows[order], np.concatenate([entry.logits, logits[is_new]])[order]))
 
     def serve(self, snapshot: str) -> None:
         """Forget all that is kept, and keep logits of this snapshot from now on."""
@@ -95,10 +102,10 @@ class QueryCache:
         self._entries.clear()
         self.n_bytes = 0
 
-    def _put(self, query: str, entry: _Entry) -> None:
-        before = self._entries.pop(query, None)
-        self._entries[query] = entry
-        self.n_bytes += entry.n_bytes(query) - (before.n_bytes(query) if before is not None else 0)
+    def _put(self, asked: Asked, entry: _Entry) -> None:
+        before = self._entries.pop(asked, None)
+        self._entries[asked] = entry
+        self.n_bytes += entry.n_bytes(asked) - (before.n_bytes(asked) if before is not None else 0)
         while self.n_bytes > self._max_bytes:
             oldest, dropped = self._entries.popitem(last=False)
             self.n_bytes -= dropped.n_bytes(oldest)

@@ -5,6 +5,7 @@ It also stops where the deadline says so.
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
+from models.best_window import BestWindow
 from models.early_exit import best_possible, kth_best, looks
 from models.tokenization import ModelInput
 from service.candidates import Reranked, best_first
 from service.engine import Engine
 from service.metrics import Metrics
-from service.query_cache import Logits, QueryVector
+from service.query_cache import Asked, Logits, QueryVector
 from service.reading import reading_seconds
 from service.stages import Deadline
 
@@ -51,7 +53,7 @@ class RerankTask:
     head is None where all of them are to be read.
     """
 
-    query: str
+    asked: Asked
     encoded: QueryVector
     fused: Hits
     rerank_k: int
@@ -78,7 +80,7 @@ class _Reading:
 
     engine: Engine
     snapshot: Snapshot
-    query: str
+    asked: Asked
     candidates: _Candidates
     inputs: list[ModelInput] = field(default_factory=list)
     n_retokenized: int = 0
@@ -103,22 +105,25 @@ class _Reading:
         rows = self.candidates.rows[part]
         inputs = await asyncio.to_thread(self._pair_inputs, rows)
         self.inputs += inputs
-        logits = cache.logits(snapshot_id, self.query, rows)
+        logits = cache.logits(snapshot_id, self.asked, rows)
         unknown = np.flatnonzero(np.isnan(logits))
         read = await self.engine.reranking.submit_until([inputs[i] for i in unknown.tolist()], until)
         if read:
             logits[unknown[: len(read)]] = read
-            cache.keep_logits(snapshot_id, self.query, rows, logits)
+            cache.keep_logits(snapshot_id, self.asked, rows, logits)
         return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
 
     def _pair_inputs(self, rows: Rows) -> list[ModelInput]:
         cross_encoder = self.engine.models.cross_encoder
+        query, n_tokens = self.asked
         tokens = self.snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
         if tokens is None:
             self.n_retokenized += rows.size
             texts = self.snapshot.passage_texts(rows)
             tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(texts)]
-        return cross_encoder.inputs(self.query, tokens)
+            return cross_encoder.inputs(query, tokens)
+        window = BestWindow(self.snapshot.token_rarity, n_tokens) if n_tokens else None
+        return cross_encoder.inputs(query, tokens, window)
 
     def _is_settled(self, logits: Logits, head: Head) -> bool:
         """Return whether no unread candidate is held to change the head of the ranking."""
@@ -146,7 +151,7 @@ async def rerank(
         skipped.append("rerank:nothing_retrieved")
         return NOTHING_RERANKED, 0
     candidates = await asyncio.to_thread(_candidates, engine, snapshot, task)
-    reading = _Reading(engine, snapshot, task.query, candidates)
+    reading = _Reading(engine, snapshot, task.asked, candidates)
     until = rerank_until(engine, deadline, n_tokens_to_read=task.n_tokens_to_read)
     logits, why_unread = await reading.logits(task.head, until=until)
     if reading.n_retokenized:
@@ -155,7 +160,7 @@ async def rerank(
     if why_unread is not None:
         skipped.append(f"rerank:{why_unread}")
     n_read, n_unread = logits.size, candidates.rows.size - logits.size
-    _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
+    _count(engine.metrics, reading.inputs[:n_read], why_unread, n_unread=n_unread)
     if task.head is not None:
         engine.note_reranked(1.0 if why_unread == "deadline" else n_read / candidates.rows.size)
     reranked = _ranked(reading, logits)
@@ -199,12 +204,14 @@ def _candidates(engine: Engine, snapshot: Snapshot, task: RerankTask) -> _Candid
 
 def _bm25_shares(snapshot: Snapshot, task: RerankTask) -> NDArray[np.float64]:
     """Return the BM25 score of each candidate to rerank, over the best of all candidates; 0 where none has a term."""
-    scores = snapshot.bm25_scores(task.query, task.fused.rows)
+    scores = snapshot.bm25_scores(task.asked.query, task.fused.rows)
     return scores[: task.rerank_k] / (scores.max(initial=0.0) or 1.0)
 
 
-def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:
-    metrics.rerank_candidates.labels("read").inc(n_read)
+def _count(metrics: Metrics, read: Sequence[ModelInput], why_unread: WhyUnread | None, *, n_unread: int) -> None:
+    metrics.rerank_candidates.labels("read").inc(len(read))
+    metrics.rerank_tokens.labels("read").inc(sum(each.ids.size for each in read))
+    metrics.rerank_tokens.labels("cut").inc(sum(each.passage_cut for each in read))
     if why_unread is not None:
         metrics.rerank_candidates.labels(why_unread).inc(n_unread)
     if why_unread == "deadline":

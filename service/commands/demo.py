@@ -86,7 +86,7 @@ def _announce(address: str, questions: Sequence[str]) -> None:
         "",
         "From a program:",
         "",
-        f"    curl {address}/v1/answer --json '{{\"query\": \"{questions[0]}\"}}'",
+        f'    curl {address}/v1/answer --json \'{{"query": "{questions[0]}"}}\'',
         "",
         "Ctrl-C ends it.",
     ]

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from service.commands.progress import progress_display
 from service.commands.query import problems_as_faults
 from service.engine import Engine, model_runtime, open_engine
 from service.evaluate import (
+    SERVED,
     STRATEGIES,
     DatasetRankings,
     JudgedQuery,
@@ -52,7 +53,8 @@ class Evaluation:
     """What to measure, and where to tell.
 
     target is a model or an index, None for what is configured. datasets are BEIR folders, or one file of questions.
-    limit is the number of queries a data set at most, None for all. report is where the HTML goes, command what it
+    limit is the number of queries a data set at most, None for all. rerank_tokens adds what is served with so many
+    tokens of a passage read, 0 for nothing. report is where the HTML goes, command what it
     says it was made by.
     """
 
@@ -61,6 +63,7 @@ class Evaluation:
     split: str
     limit: int | None
     strategies: Sequence[str]
+    rerank_tokens: int
     reindexes: bool
     as_json: bool
     report: Path | None
@@ -196,7 +199,7 @@ async def _measure(
     settings: Settings, queries: Sequence[JudgedQuery], task: Evaluation, *, name: str
 ) -> tuple[DatasetRankings, "DatasetSection | None"]:
     """Return a data set's rankings and, where a report is wanted, its part of it, made while the index is open."""
-    strategies = [each for each in STRATEGIES if not task.strategies or each.name in task.strategies]
+    strategies = _strategies(task)
     async with open_engine(settings) as engine:
         snapshot, judged = engine.snapshot, judged_documents(queries)
         missing = missing_documents(snapshot, judged)
@@ -210,6 +213,13 @@ async def _measure(
         from service.report.rankings import dataset_section
 
         return rankings, dataset_section(snapshot, rankings)
+
+
+def _strategies(task: Evaluation) -> list[Strategy]:
+    named = [each for each in STRATEGIES if not task.strategies or each.name in task.strategies]
+    if not task.rerank_tokens:
+        return named
+    return [*named, replace(SERVED, name=f"{SERVED.name}:{task.rerank_tokens}", rerank_tokens=task.rerank_tokens)]
 
 
 def _tell_what_is_missing(index: str, dataset: str, *, n_missing: int, n_judged: int) -> None:

@@ -19,7 +19,18 @@ PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```sh\n(.*?)^```\n\n```json\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 SECTION = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 # What an answer takes as a search does.
-ALIKE = {"query", "mode", "retrieve_k", "rerank", "rerank_k", "settle_k", "filter", "index", "timeout_ms"}
+ALIKE = {
+    "query",
+    "mode",
+    "retrieve_k",
+    "rerank",
+    "rerank_k",
+    "rerank_tokens",
+    "settle_k",
+    "filter",
+    "index",
+    "timeout_ms",
+}
 
 
 def values(text: str) -> Iterator[Any]:

@@ -324,10 +324,10 @@ def test_what_does_not_fit_together_is_one_sentence(settings: Settings, dataset:
         (None, [dataset, dataset / ".." / dataset.name], r"harbour/\.\./harbour is given twice"),
     ]
     for target, datasets, sentence in cases:
-        task = Evaluation(target, datasets, "test", None, [], False, False, None, "tercet")
+        task = Evaluation(target, datasets, "test", None, [], 0, False, False, None, "tercet")
         with pytest.raises(CommandError, match=sentence):
             run_evaluation(task, settings)
-    reindexing = Evaluation(settings.index, [dataset], "test", None, [], True, False, None, "tercet")
+    reindexing = Evaluation(settings.index, [dataset], "test", None, [], 0, True, False, None, "tercet")
     with pytest.raises(CommandError, match="judged as it stands, so --reindex"):
         run_evaluation(reindexing, settings)
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from indexer.documents import Document
 from service.metrics import Metrics
-from service.query_cache import QueryCache, QueryVector
+from service.query_cache import Asked, QueryCache, QueryVector
 from service.settings import Settings
 from tests.service.conftest import DOCUMENTS, build_index, started
 from tests.service.test_http import count, engine_of
 
+BEES = Asked("bees")
 VECTOR = QueryVector(np.ones(4, np.float32), cut_tokens=2)
 
 
@@ -42,28 +43,26 @@ def test_a_vector_is_known_after_it_was_kept() -> None:
 
 def test_logits_are_known_by_row_in_any_order() -> None:
     cache = made()
-    cache.keep_logits("one", "bees", rows(7, 3), logits(0.7, 0.3))
-    cache.keep_logits("one", "bees", rows(5, 3), logits(0.5, 0.3))
+    cache.keep_logits("one", BEES, rows(7, 3), logits(0.7, 0.3))
+    cache.keep_logits("one", BEES, rows(5, 3), logits(0.5, 0.3))
     cache.keep_vector("bees", VECTOR)
-    np.testing.assert_array_equal(
-        cache.logits("one", "bees", rows(3, 4, 5, 7, 9)), logits(0.3, np.nan, 0.5, 0.7, np.nan)
-    )
+    np.testing.assert_array_equal(cache.logits("one", BEES, rows(3, 4, 5, 7, 9)), logits(0.3, np.nan, 0.5, 0.7, np.nan))
 
 
 def test_a_logit_that_is_no_number_is_not_kept() -> None:
     cache = made()
-    cache.keep_logits("one", "bees", rows(1, 2), logits(np.nan, 2))
-    np.testing.assert_array_equal(cache.logits("one", "bees", rows(1, 2)), logits(np.nan, 2))
+    cache.keep_logits("one", BEES, rows(1, 2), logits(np.nan, 2))
+    np.testing.assert_array_equal(cache.logits("one", BEES, rows(1, 2)), logits(np.nan, 2))
 
 
 def test_another_snapshot_knows_nothing_and_what_an_old_one_says_is_not_kept() -> None:
     cache = made()
-    cache.keep_logits("one", "bees", rows(1), logits(1))
+    cache.keep_logits("one", BEES, rows(1), logits(1))
     cache.serve("two")
-    assert np.isnan(cache.logits("two", "bees", rows(1))).all()
-    cache.keep_logits("one", "bees", rows(1), logits(1))
-    assert np.isnan(cache.logits("two", "bees", rows(1))).all()
-    assert np.isnan(cache.logits("one", "bees", rows(1))).all()
+    assert np.isnan(cache.logits("two", BEES, rows(1))).all()
+    cache.keep_logits("one", BEES, rows(1), logits(1))
+    assert np.isnan(cache.logits("two", BEES, rows(1))).all()
+    assert np.isnan(cache.logits("one", BEES, rows(1))).all()
 
 
 def test_the_least_recently_asked_go_first() -> None:
@@ -93,9 +92,9 @@ def test_it_stays_within_its_bytes_and_tells_the_truth(asked: list[tuple[str, li
     cache = made(max_bytes)
     for query, found in asked:
         truth = np.array(found, np.float32) + ord(query)
-        known = cache.logits("one", query, rows(*found))
+        known = cache.logits("one", Asked(query), rows(*found))
         assert ((known == truth) | np.isnan(known)).all()
-        cache.keep_logits("one", query, rows(*found), truth)
+        cache.keep_logits("one", Asked(query), rows(*found), truth)
         assert 0 <= cache.n_bytes <= max_bytes
     cache.serve("two")
     assert cache.n_bytes == 0

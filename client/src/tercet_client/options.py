@@ -42,6 +42,7 @@ class _Retrieval(TypedDict, total=False):
     mode: Mode
     rerank: bool
     rerank_k: int
+    rerank_tokens: int
     settle_k: int
     retrieve_k: int
     filter: Filter | None

@@ -1,7 +1,14 @@
-"""Tercet itself with its bundled models; the variant is an engine, "auto" for the one that it chooses."""
+"""Tercet itself with its bundled models.
+
+The variant is an engine, "auto" for the one that it chooses; and behind a colon, how many tokens of a passage it reads.
+"""
 
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from models.best_window import BestWindow, TokenRarity
 from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, open_model_folder
@@ -11,12 +18,21 @@ from peers.workers.protocol import Score, Task, run
 
 def load(task: Task) -> Score:
     """Return the scores of a cross-encoder, or the vectors of a dual encoder."""
-    runtime = Runtime(available_cpus(), engine=cast(EngineName, task.variant))
+    engine, _, n_tokens = task.variant.partition(":")
+    runtime = Runtime(available_cpus(), engine=cast(EngineName, engine))
     if task.kind == "embed":
         encoder = DualEncoder(open_model_folder(BUNDLED_DUAL_ENCODER, "dual-encoder"), runtime)
         return lambda query, passages: _listed(encoder.encode_passages(passages).vectors)
     model = CrossEncoder(open_model_folder(BUNDLED_CROSS_ENCODER, "cross-encoder"), runtime)
+    if n_tokens:
+        return lambda query, passages: _listed(_score_windows(model, query, passages, int(n_tokens)))
     return lambda query, passages: _listed(model.score(query, passages))
+
+
+def _score_windows(model: CrossEncoder, query: str, passages: list[str], n_tokens: int) -> NDArray[np.float32]:
+    """Return the logits (n,) of each passage's best window; a service has the rarity of tokens from its index."""
+    tokens = [text.ids for text in model.tokenizer.encode_batch(passages)]
+    return model.logits(model.inputs(query, tokens, BestWindow(TokenRarity(tokens), n_tokens)))
 
 
 def _listed(values: Any) -> list[Any]:
