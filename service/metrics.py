@@ -70,6 +70,7 @@ class Metrics:
         )  # fmt: skip
         self.answers = Counter("tercet_answers", "Answers given, by outcome.", ("outcome",), registry=registry)
         self._define_models()
+        self._define_reranking()
         self._define_admission()
         self._define_state()
         self._define_jobs()
@@ -80,6 +81,18 @@ class Metrics:
         self.truncated = Counter(
             "tercet_truncated", "Queries and passages that did not fit a model.", ("what",), registry=self.registry
         )
+        self.cache_lookups = Counter(
+            "tercet_cache_lookups",
+            "Query vectors and rerank logits that were needed, by whether they were known.",
+            ("what", "outcome"),
+            registry=self.registry,
+        )
+        self.cache_bytes = Gauge("tercet_cache_bytes", "Memory that they take.", registry=self.registry)
+        self.batch_items = Histogram(
+            "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=self.registry
+        )
+
+    def _define_reranking(self) -> None:
         self.not_finite_scores = Counter(
             "tercet_not_finite_scores",
             "Candidates for which the cross-encoder gave no finite score.",
@@ -101,16 +114,6 @@ class Metrics:
             "Tokens of queries and candidates that the cross-encoder read, and those of candidates that it did not.",
             ("outcome",),
             registry=self.registry,
-        )
-        self.cache_lookups = Counter(
-            "tercet_cache_lookups",
-            "Query vectors and rerank logits that were needed, by whether they were known.",
-            ("what", "outcome"),
-            registry=self.registry,
-        )
-        self.cache_bytes = Gauge("tercet_cache_bytes", "Memory that they take.", registry=self.registry)
-        self.batch_items = Histogram(
-            "tercet_batch_items", "Model inputs in one batch.", ("model",), buckets=_BATCH_ITEMS, registry=self.registry
         )
 
     def _define_admission(self) -> None:
