@@ -21,10 +21,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from models.errors import ExportError
-from models.folder import OUTPUTS, TOKENIZER_FILE, Kind
+from models.folder import BEST_FOLDER, OUTPUTS, TOKENIZER_FILE, Kind
 
 CONFIG_FILE = "config.json"
-BEST_FOLDER = "best"  # of a training run
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _VOCABULARIES = ("vocab.txt", "vocab.json", "spm.model", "sentencepiece.bpe.model", "tokenizer.model")
 _HEADS: Mapping[str, Kind] = {

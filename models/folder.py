@@ -26,6 +26,7 @@ FORMAT_VERSION: Literal[1] = 1
 SETTINGS_FILE = "model.json"
 WEIGHTS_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+BEST_FOLDER = "best"  # of a training run: the checkpoint that is exported
 _FINGERPRINT = "fingerprint"  # the field of model.json that authenticates the others; a folder made by hand has none
 
 Kind = Literal["dual-encoder", "cross-encoder", "reader"]

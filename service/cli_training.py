@@ -101,8 +101,7 @@ def train_reader(
 ) -> None:
     """Train span extraction with null answers."""
     check_train_extra()
-    from models.training.loop import Recipe
-    from models.training.reader import Lesson, NullSide
+    from models.training.recipe import Lesson, NullSide, Recipe
     from service.commands.data_sources import parse_source
     from service.commands.train import Run, train_reader
 
@@ -138,7 +137,7 @@ def train_reranker(
 ) -> None:
     """Train a cross-encoder on queries, relevant passages and mined hard negatives."""
     check_train_extra()
-    from models.training.loop import Recipe
+    from models.training.recipe import Recipe
     from service.commands.train import Run, train_reranker
 
     sources, held_out = _sources(data, dataset, documents, paragraphs, negatives), _held_out(dev, dev_dataset)
@@ -168,7 +167,7 @@ def train_dual(
 ) -> None:
     """Train a dual encoder with in-batch and mined hard negatives."""
     check_train_extra()
-    from models.training.loop import Recipe
+    from models.training.recipe import Recipe
     from service.commands.train import Run, train_dual
 
     sources, held_out = _sources(data, dataset, documents, paragraphs, negatives), _held_out(dev, dev_dataset)

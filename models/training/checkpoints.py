@@ -20,7 +20,7 @@ from models.folder import (
 from models.tokenization import Lengths
 from models.training.batches import WIDTH_STEP
 from models.training.fast import load_for_training
-from models.training.loop import Recipe
+from models.training.recipe import Recipe
 from models.training.runs import writing
 from models.training.weights import load_folder_weights
 

@@ -26,24 +26,10 @@ from models.training.batches import token_budget_batches
 from models.training.digests import digest, weights_digest
 from models.training.fast import seed_everything
 from models.training.log import LOG_FILE, Progress, append_progress, start_log
+from models.training.recipe import Recipe
 from models.training.runs import RunFolder, RunState, writing
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What decides a training run besides its data; written next to the checkpoint."""
-
-    seed: int
-    epochs: float
-    batch_tokens: int
-    learning_rate: float
-    head_learning_rate: float
-    warmup_share: float = 0.06
-    weight_decay: float = 0.01
-    dropout: float = 0.1
-    freeze_embeddings: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

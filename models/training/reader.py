@@ -23,8 +23,9 @@ from models.training.calibrate import read_all
 from models.training.checkpoints import load_start
 from models.training.data import LabelledQuestion
 from models.training.digests import digest
-from models.training.loop import Recipe, Task
+from models.training.loop import Task
 from models.training.losses import distillation_loss, span_loss
+from models.training.recipe import Lesson, NullSide, Recipe
 from models.training.teachers import Teachers, open_teachers
 from models.training.torch_session import TorchSession
 from models.training.unanswerable import edited_questions, moved_questions
@@ -43,23 +44,6 @@ class SpanExample:
     passage_start: int
     start: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class NullSide:
-    """How much is learned of questions without an answer: n moved, n edited, and how often a real one is shown."""
-
-    n_moved: int
-    n_edited: int
-    real_repeats: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What is learned beside the labels: questions without an answer, and to do as the named readers do."""
-
-    null_side: NullSide
-    teachers: tuple[str, ...] = ()
 
 
 def with_null_side(questions: Sequence[LabelledQuestion], null_side: NullSide, *, seed: int) -> list[LabelledQuestion]:

@@ -20,9 +20,10 @@ from models.training.batches import outputs_of
 from models.training.checkpoints import load_start
 from models.training.digests import digest
 from models.training.groups import Group
-from models.training.loop import Recipe, Task
+from models.training.loop import Task
 from models.training.losses import listwise_loss, pointwise_loss
 from models.training.mining import Miner
+from models.training.recipe import Recipe
 from models.training.torch_session import TorchSession
 
 LENGTHS = Lengths(max_tokens=256, max_query_tokens=96)

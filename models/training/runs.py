@@ -5,7 +5,8 @@
     best/       the checkpoint with the best dev measure so far
 
 `state.pt` is written before anything else, so a folder that holds other files but no state is no run's and is left
-alone. Whatever is written anew is made aside and renamed.
+alone. Whatever is written anew is made aside and renamed. torch is loaded only where a state is read or written: a
+folder is checked first, and that must not wait for it.
 """
 
 import json
@@ -18,11 +19,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 
-from models.checkpoint import BEST_FOLDER, LOAD_ERRORS, has_weights
 from models.errors import TrainingError
+from models.folder import BEST_FOLDER
 
 RECIPE_FILE = "recipe.json"
 STATE_FILE = "state.pt"
@@ -85,6 +85,10 @@ class RunFolder:
         """
         if not self._state.is_file():
             return None
+        import torch
+
+        from models.checkpoint import has_weights
+
         with self.intact():
             state = RunState(**torch.load(self._state, weights_only=True, mmap=not reads_tensors))
             differing = [name for name, value in identity.items() if state.identity.get(name) != value]
@@ -100,6 +104,8 @@ class RunFolder:
     @contextmanager
     def intact(self) -> Iterator[None]:
         """Turn what goes wrong with a state that was read into a TrainingError."""
+        from models.checkpoint import LOAD_ERRORS
+
         try:
             yield
         except LOAD_ERRORS as error:
@@ -124,6 +130,8 @@ class RunFolder:
         Raises:
             TrainingError: it cannot be written; the one before it stays.
         """
+        import torch
+
         partial = self.path / _PARTIAL_STATE
         try:
             with writing(self._state):

@@ -14,7 +14,8 @@ import numpy as np
 
 from models.errors import TrainingError
 from models.training.log import Progress
-from models.training.loop import Pace, Recipe, Task, train
+from models.training.loop import Pace, Task, train
+from models.training.recipe import Recipe
 
 N_EXAMPLES = 32
 _STEPS = 120

@@ -1,32 +1,33 @@
-"""`tercet train reader|reranker|dual`: from labelled data to a checkpoint, ready for `tercet export`."""
+"""`tercet train reader|reranker|dual`: from labelled data to a checkpoint, ready for `tercet export`.
+
+What needs torch, which takes seconds to load, is imported when the data have been read and found good.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from models.checkpoint import BEST_FOLDER
 from models.dual_encoder import DualEncoder
 from models.errors import DataError
-from models.folder import open_model_folder
+from models.folder import BEST_FOLDER, open_model_folder
 from models.session import Runtime, available_cpus
-from models.training.average import average
 from models.training.data import LabelledQuestion, read_questions
-from models.training.dual import dual_task
 from models.training.log import LOG_FILE, Progress, read_log
-from models.training.loop import Pace, Recipe, Task, steps_taken, train
 from models.training.mining import Miner
-from models.training.reader import Lesson, reader_task
+from models.training.recipe import Lesson, Recipe
 from models.training.records import Source
-from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.runs import RunFolder
-from models.training.sanity import overfit
 from models.training.sources import GroupSources, groups_of_sources, sample, split_by_title
 from service.commands.data_sources import distinct_names
 from service.commands.output import counted, say
 from service.commands.progress import progress_display
 from service.report.plots import training_plot
 from service.settings import load_settings
+
+if TYPE_CHECKING:
+    from models.training.loop import Task
 
 CURVES_FILE = "curves.svg"
 _SHOWN_CHARACTERS = 400
@@ -64,6 +65,8 @@ def train_reader(data: Sequence[Source], dev: Source | None, lesson: Lesson, run
         held_out = _questions(dev, run)
         if not held_out:
             raise DataError(f"{dev.path} holds no question to measure on")
+    from models.training.reader import reader_task
+
     _run(reader_task(questions, held_out, run.init, run.recipe, lesson), run)
 
 
@@ -76,6 +79,8 @@ def train_reranker(sources: GroupSources, dev: GroupSources | None, run: Run, *,
     run.check_folder()
     with _miner() as miner:
         groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
+        from models.training.reranker import RetrievalTerm, reranker_task
+
         task = reranker_task(groups, held_out, RetrievalTerm(miner, retrieval_weight), run.init, run.recipe)
     _run(task, run)
 
@@ -85,6 +90,8 @@ def train_dual(sources: GroupSources, dev: GroupSources | None, run: Run) -> Non
     run.check_folder()
     with _miner() as miner:
         groups, held_out = groups_of_sources(sources, dev, miner, run.recipe.seed, tell=say)
+    from models.training.dual import dual_task
+
     _run(dual_task(groups, held_out, run.init, run.recipe), run)
 
 
@@ -95,6 +102,8 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
         ExportError: one of them is no checkpoint.
         TrainingError: they do not fit together, or out holds files.
     """
+    from models.training.average import average
+
     average(checkpoints, out)
     _draw_curves([run for run in checkpoints if (run / LOG_FILE).is_file()], out)
     say(f"The mean of {len(checkpoints)} checkpoints is in {out}.")
@@ -116,8 +125,11 @@ def _miner() -> Iterator[Miner]:
         yield Miner(encoder, report=show)
 
 
-def _run(task: Task, run: Run) -> None:
+def _run(task: "Task", run: Run) -> None:
     """Show what the model receives, check that it can learn, train, and say what to do next."""
+    from models.training.loop import Pace, steps_taken, train
+    from models.training.sanity import overfit
+
     say(f"{task.summary}, {task.lengths.sum():,} tokens an epoch.")
     say("What the model receives, for example:")
     for text in task.decoded:

@@ -98,5 +98,3 @@ def test_own_passages_are_not_reranked(client: TestClient) -> None:
     response = client.post("/v1/answer", json=body)
     assert response.status_code == 422
     assert "rerank_tokens" in response.text
-
-

@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -274,3 +276,8 @@ def test_what_cannot_be_trained_is_one_sentence(
     assert done.code == 1
     assert sentence in done.sentence
     assert not (tmp_path / "run").exists()
+
+
+def test_bad_data_need_not_wait_for_torch() -> None:
+    script = "import sys, service.commands.train; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"

@@ -17,8 +17,9 @@ from models.tokenization import Lengths, Tokenizer
 from models.training.average import average, encoder_cosine
 from models.training.checkpoints import load_start, save_checkpoint
 from models.training.data import LabelledQuestion
-from models.training.loop import Recipe, train
-from models.training.reader import LENGTHS, Lesson, NullSide, reader_task
+from models.training.loop import train
+from models.training.reader import LENGTHS, reader_task
+from models.training.recipe import Lesson, NullSide, Recipe
 from tests.conftest import TinyModels
 from tests.models.training.test_runs import files_of_at_most
 

@@ -21,9 +21,10 @@ from models.training.data import LabelledQuestion
 from models.training.digests import digest
 from models.training.groups import Group
 from models.training.log import LOG_FILE, Progress, read_log, start_log
-from models.training.loop import Pace, Recipe, Task, steps_taken, train
+from models.training.loop import Pace, Task, steps_taken, train
 from models.training.mining import Miner
-from models.training.reader import Lesson, NullSide, reader_task
+from models.training.reader import reader_task
+from models.training.recipe import Lesson, NullSide, Recipe
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.runs import RunFolder
 from tests.conftest import TinyModels

@@ -16,9 +16,10 @@ from models.session import Runtime
 from models.tokenization import ModelInput
 from models.training.batches import padded_width
 from models.training.data import LabelledQuestion
-from models.training.loop import Recipe, Task, train
+from models.training.loop import Task, train
 from models.training.losses import distillation_loss
-from models.training.reader import Lesson, NullSide, reader_task
+from models.training.reader import reader_task
+from models.training.recipe import Lesson, NullSide, Recipe
 from models.training.teachers import Teachers, open_teachers
 from tests.conftest import TinyModels
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.checkpoint import BEST_FOLDER, open_checkpoint
+from models.checkpoint import open_checkpoint
 from models.dual_encoder import DualEncoder
 from models.errors import DataError, TrainingError
 from models.export import export
-from models.folder import Kind, open_model_folder
+from models.folder import BEST_FOLDER, Kind, open_model_folder
 from models.session import Runtime
 from models.tokenization import Lengths, ModelInput, Tokenizer
 from models.training.batches import outputs_of, pad, padded_width, token_budget_batches
@@ -31,9 +31,10 @@ from models.training.dual import dual_task
 from models.training.fast import ByteDropout, load_for_training
 from models.training.groups import Group, groups_from_beir, groups_from_questions, groups_from_triples
 from models.training.log import Progress
-from models.training.loop import Pace, Recipe, Task, train
+from models.training.loop import Pace, Task, train
 from models.training.mining import Miner, Wanted, bm25_hits
-from models.training.reader import LENGTHS, Lesson, NullSide, reader_task, span_examples
+from models.training.reader import LENGTHS, reader_task, span_examples
+from models.training.recipe import Lesson, NullSide, Recipe
 from models.training.records import Source
 from models.training.reranker import RetrievalTerm, reranker_task
 from models.training.sanity import overfit
