@@ -101,8 +101,8 @@ class Settings(BaseSettings):
     batch_tokens_per_thread: int = Field(
         default=2048,
         ge=1,
-        description="Token budget of one batch for each thread: about an eighth of a second of reranking, half of it on a "
-        "CPU with AMX. Two batches of a model run at once, so a short request waits for a quarter at most.",
+        description="Token budget of one batch for each thread: about an eighth of a second of reranking, half of it "
+        "on a CPU with AMX. Two batches of a model run at once, so a short request waits for a quarter at most.",
     )
     cache_bytes: int = Field(
         default=16_000_000,
