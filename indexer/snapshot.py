@@ -24,7 +24,7 @@ from indexer.publish import current_snapshot, hold, no_index
 from indexer.ranking import Hits, Mask, Rows, Scores
 from indexer.store import Store, StoredPassage
 from indexer.tokens import TokenFile
-from models.best_window import TokenRarity
+from models.excerpts import TokenRarity
 from models.tokenization import TokenIds
 
 _SAMPLE = 1_000  # passages
@@ -176,9 +176,13 @@ class Snapshot:
             return None
         return self._tokens.passage_tokens(rows)
 
+    def token_rarity(self, *, tokenizer_fingerprint: str) -> TokenRarity:
+        """Return how rare the tokens of `passage_tokens` are, all equally if they were made by another tokenizer."""
+        return self._token_rarity if tokenizer_fingerprint == self._tokens.tokenizer_fingerprint else TokenRarity([])
+
     @cached_property
-    def token_rarity(self) -> TokenRarity:
-        """How rare the tokens of `passage_tokens` are here, by at most a thousand passages from end to end."""
+    def _token_rarity(self) -> TokenRarity:
+        """By at most a thousand passages from end to end."""
         rows = np.linspace(0, self.n_passages, min(self.n_passages, _SAMPLE), endpoint=False, dtype=np.int64)
         return TokenRarity(self._tokens.passage_tokens(rows))
 

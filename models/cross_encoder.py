@@ -1,12 +1,11 @@
 """The cross-encoder: one relevance logit for a query and a passage read together (Nogueira and Cho 2019)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.best_window import BestWindow
 from models.calibration import Calibration
 from models.engines import open_session
 from models.folder import TOKENIZER_FILE, ModelFolder
@@ -66,29 +65,16 @@ class CrossEncoder:
         room = settings.max_tokens - settings.max_query_tokens
         return Lengths(settings.max_tokens, settings.max_query_tokens, overlap_tokens=room // _OVERLAP)
 
-    def inputs(self, query: str, passages: Sequence[TokenIds], window: BestWindow | None = None) -> list[ModelInput]:
-        """Return one pair input per tokenized passage, in order; each says what of it was cut.
-
-        Args:
-            query: what to read each passage with.
-            passages: whole.
-            window: what of them is to be read, None for as much as fits.
-        """
-        query_ids = self.tokenizer.encode(query).ids
-        if window is None:
-            return [self._pair(query_ids, passage) for passage in passages]
-        parts = window.of(query_ids, passages)
-        pairs = [self._pair(query_ids, part) for part in parts]
-        return [
-            replace(pair, passage_cut=pair.passage_cut + passage.size - part.size)
-            for pair, part, passage in zip(pairs, parts, passages, strict=True)
-        ]
-
-    def _pair(self, query_ids: TokenIds, passage: TokenIds) -> ModelInput:
+    def inputs(self, query: str, passages: Sequence[TokenIds]) -> list[ModelInput]:
+        """Return one pair input per tokenized passage, in order; each says what of it was cut."""
         settings = self.folder.settings
-        return self.tokenizer.pair(
-            query_ids, passage, max_tokens=settings.max_tokens, max_query_tokens=settings.max_query_tokens
-        )
+        query_ids = self.tokenizer.encode(query).ids
+        return [
+            self.tokenizer.pair(
+                query_ids, passage, max_tokens=settings.max_tokens, max_query_tokens=settings.max_query_tokens
+            )
+            for passage in passages
+        ]
 
     def prepare(
         self, query: str, passages: Sequence[str], *, max_windows: int | None = 1, max_passage_tokens: int | None = None

@@ -26,7 +26,8 @@ RRF_K = 60
 class Reranked:
     """What the cross-encoder made of the best rows: arrays (n,), by relevance logit descending, then row.
 
-    not_finite are the rows that it was given and has no finite score for.
+    not_finite are the rows that it was given and has no finite score for; n_tokens_left_out counts what excerpts left
+    out of all of them.
     """
 
     rows: Rows
@@ -35,6 +36,7 @@ class Reranked:
     relevance_logits: NDArray[np.float64]
     cut_tokens: NDArray[np.int64]
     not_finite: Rows
+    n_tokens_left_out: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -214,7 +214,7 @@ def evaluate(
     mode: Annotated[list[Ranking] | None, typer.Option(help="Only this ranking; may be given again.")] = None,
     rerank_tokens: Annotated[
         int,
-        typer.Option(min=0, max=512, help="Beside them what is served with so many tokens of a passage read; 0: no."),
+        typer.Option(min=0, help="Measure reranking by excerpts of so many tokens (rerank_tokens) too; 0 for not."),
     ] = 0,
     reindex: Annotated[bool, typer.Option("--reindex", help="Index the data sets even where that is done.")] = False,
     report: Annotated[

@@ -43,7 +43,7 @@ class JudgedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to rank; of a passage rerank_tokens are read to rerank it, all that fits for 0."""
+    """A way to rank; of a passage an excerpt of rerank_tokens is read, all that fits for 0."""
 
     name: str
     mode: Mode

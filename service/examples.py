@@ -83,6 +83,7 @@ _SEARCH = {
     "truncated": False,
     "query_cut_tokens": 0,
     "n_passages_cut": 0,
+    "n_tokens_left_out": 0,
     "skipped": [],
     "timings_ms": {"encode": 6.1, "retrieve": 1.8, "fuse": 0.1, "rerank": 388.0, "respond": 2.2, "total": 398.4},
 }
@@ -105,6 +106,7 @@ _ANSWER = {
     "filter": _FILTERED,
     "truncated": False,
     "query_cut_tokens": 0,
+    "n_tokens_left_out": 0,
     "n_passages_read": 5,
     "rerank_k_used": 100,
     "skipped": [],

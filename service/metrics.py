@@ -21,7 +21,7 @@ STAGES = ("encode", "retrieve", "fuse", "rerank", "read", "respond")
 CUT_SHORT = ("rerank", "read")
 CACHED = ("vector", "logit")
 RERANKED = ("read", "settled", "deadline")
-RERANKED_TOKENS = ("read", "cut")
+RERANKED_TOKENS = ("read", "left_out")
 MODELS = ("dual_encoder", "cross_encoder", "reader")
 REFUSALS = ("full", "deadline")
 OUTCOMES = ("answer", "no_answer")
@@ -111,7 +111,7 @@ class Metrics:
         )
         self.rerank_tokens = Counter(
             "tercet_rerank_tokens",
-            "Tokens of queries and candidates that the cross-encoder read, and those of candidates that it did not.",
+            "Tokens of queries and candidates that were read to rerank, and those that excerpts left out.",
             ("outcome",),
             registry=self.registry,
         )

@@ -1,6 +1,6 @@
 """The request path, top to bottom: admit, encode, retrieve, fuse, rerank, read, respond.
 
-How many candidates are looked at depends on retrieve_k, rerank_k and settle_k only. A page (top_k, offset) is a slice
+Neither a page (top_k, offset) nor how it is shown decides how many candidates are looked at: a page is a slice
 of the ranking, so the union of pages is one page, and the decision that there is no answer does not depend on top_k.
 """
 
@@ -58,6 +58,7 @@ class SearchOutcome:
     rerank_k_used: int
     query_cut_tokens: int
     n_passages_cut: int
+    n_tokens_left_out: int
     skipped: list[str]
     timings: dict[str, float]
 
@@ -75,6 +76,7 @@ class AnswerOutcome:
     filtered: Filtered | None
     rerank_k_used: int
     query_cut_tokens: int
+    n_tokens_left_out: int
     n_passages_read: int
     skipped: list[str]
     timings: dict[str, float]
@@ -133,6 +135,7 @@ async def _search(engine: Engine, snapshot: Snapshot, query: SearchQuery, stages
         rerank_k_used=int(found.reranked.rows.size),
         query_cut_tokens=found.query_cut_tokens,
         n_passages_cut=found.n_passages_cut,
+        n_tokens_left_out=found.reranked.n_tokens_left_out,
         skipped=found.skipped,
         timings=stages.timings(),
     )
@@ -186,6 +189,7 @@ async def _answer(engine: Engine, snapshot: Snapshot | None, query: AnswerQuery,
         filtered=found.filtered if found is not None else None,
         rerank_k_used=int(found.reranked.rows.size) if found is not None else 0,
         query_cut_tokens=query_cut,
+        n_tokens_left_out=found.reranked.n_tokens_left_out if found is not None else 0,
         n_passages_read=n_read,
         skipped=skipped,
         timings=stages.timings(),

@@ -16,7 +16,7 @@ SETTLE_K = 10  # what a first page shows
 class SearchQuery:
     """What to search, and how deep. index is a name, None for the one that is served by default.
 
-    Of a passage the cross-encoder reads the best rerank_tokens tokens, all that fit for 0. settle_k is how many of the
+    Of a passage the cross-encoder reads an excerpt of rerank_tokens, all that fits for 0. settle_k is how many of the
     best results must be beyond change before it may leave others of the rerank_k unread; 0 for never. min_score is the
     least score of a result, on the scale that orders it: relevance where rerank is set, else the mode's. facets are
     fields of which the facet_k most frequent values are counted.

@@ -1,7 +1,7 @@
 """What the models said of recent queries: their vectors, and the rerank logits of passages of one snapshot.
 
-Neither depends on anything but the texts (ADR 1), so what is kept is what would be computed again. The least recently
-asked go first when it grows beyond its bytes. Used on the event loop only.
+Neither depends on anything but the texts (ADR 1), the tokens to read and the snapshot, so what is kept is what would
+be computed again. The least recently asked go first when it grows beyond its bytes. Used on the event loop only.
 """
 
 from collections import OrderedDict

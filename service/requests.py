@@ -118,8 +118,8 @@ class _Retrieval(StrictBody):
         default=0,
         ge=0,
         le=MAX_RERANK_TOKENS,
-        description="How many tokens of a longer passage it reads: those side by side that say most of the query; 0 "
-        "for all that fit. 96 takes two thirds of the time. `cut_tokens` counts what was not read.",
+        description="How many tokens of a longer passage it reads: those side by side that share most with the query; "
+        "0 for all that fit. `n_tokens_left_out` counts the others.",
     )
     settle_k: Whole = Field(
         default=SETTLE_K,

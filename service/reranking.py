@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
-from models.best_window import BestWindow
 from models.early_exit import best_possible, kth_best, looks
-from models.tokenization import ModelInput
+from models.excerpts import Excerpts
+from models.tokenization import ModelInput, TokenIds
 from service.candidates import Reranked, best_first
 from service.engine import Engine
 from service.metrics import Metrics
@@ -30,7 +30,13 @@ WhyUnread: TypeAlias = Literal["settled", "deadline"]
 RERANK_SHARE = 0.8  # of the time from a request's start to its deadline; the rest is for what comes after
 
 NOTHING_RERANKED = Reranked(
-    NO_HITS.rows, NO_HITS.scores, NO_HITS.scores, NO_HITS.scores, NO_HITS.rows, not_finite=NO_HITS.rows
+    rows=NO_HITS.rows,
+    bm25_shares=NO_HITS.scores,
+    rerank_logits=NO_HITS.scores,
+    relevance_logits=NO_HITS.scores,
+    cut_tokens=np.empty(0, np.int64),
+    not_finite=NO_HITS.rows,
+    n_tokens_left_out=0,
 )
 
 
@@ -75,6 +81,7 @@ class _Candidates:
 class _Reading:
     """The candidates of one query, what reads them, and the inputs made of the first of them so far.
 
+    left_out says how many tokens of each of these an excerpt leaves out.
     n_retokenized of these were tokenized anew, since the index holds tokens of another tokenizer.
     """
 
@@ -83,6 +90,7 @@ class _Reading:
     asked: Asked
     candidates: _Candidates
     inputs: list[ModelInput] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
     n_retokenized: int = 0
 
     async def logits(self, head: Head | None, *, until: float) -> tuple[Logits, WhyUnread | None]:
@@ -114,16 +122,24 @@ class _Reading:
         return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
 
     def _pair_inputs(self, rows: Rows) -> list[ModelInput]:
+        passages = self._tokens(rows)
+        excerpts = self._excerpts(passages) if self.asked.rerank_tokens else passages
+        self.left_out += [whole.size - part.size for whole, part in zip(passages, excerpts, strict=True)]
+        return self.engine.models.cross_encoder.inputs(self.asked.query, excerpts)
+
+    def _tokens(self, rows: Rows) -> list[TokenIds]:
         cross_encoder = self.engine.models.cross_encoder
-        query, n_tokens = self.asked
         tokens = self.snapshot.passage_tokens(rows, tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
-        if tokens is None:
-            self.n_retokenized += rows.size
-            texts = self.snapshot.passage_texts(rows)
-            tokens = [text.ids for text in cross_encoder.tokenizer.encode_batch(texts)]
-            return cross_encoder.inputs(query, tokens)
-        window = BestWindow(self.snapshot.token_rarity, n_tokens) if n_tokens else None
-        return cross_encoder.inputs(query, tokens, window)
+        if tokens is not None:
+            return tokens
+        self.n_retokenized += rows.size
+        return [text.ids for text in cross_encoder.tokenizer.encode_batch(self.snapshot.passage_texts(rows))]
+
+    def _excerpts(self, passages: Sequence[TokenIds]) -> list[TokenIds]:
+        cross_encoder = self.engine.models.cross_encoder
+        rarity = self.snapshot.token_rarity(tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
+        read = cross_encoder.tokenizer.encode(self.asked.query).ids[: cross_encoder.lengths.max_query_tokens]
+        return Excerpts(rarity, self.asked.rerank_tokens).of(read, passages)
 
     def _is_settled(self, logits: Logits, head: Head) -> bool:
         """Return whether no unread candidate is held to change the head of the ranking."""
@@ -160,7 +176,7 @@ async def rerank(
     if why_unread is not None:
         skipped.append(f"rerank:{why_unread}")
     n_read, n_unread = logits.size, candidates.rows.size - logits.size
-    _count(engine.metrics, reading.inputs[:n_read], why_unread, n_unread=n_unread)
+    _count(engine.metrics, n_read, why_unread, n_unread=n_unread)
     if task.head is not None:
         engine.note_reranked(1.0 if why_unread == "deadline" else n_read / candidates.rows.size)
     reranked = _ranked(reading, logits)
@@ -178,13 +194,17 @@ def _ranked(reading: _Reading, logits: Logits) -> Reranked:
     )
     order, others = best_first(relevance, rows, engine.metrics)
     cut_tokens = np.array([item.passage_cut for item in reading.inputs[: logits.size]], np.int64)
+    left_out = sum(reading.left_out[: logits.size])
+    engine.metrics.rerank_tokens.labels("read").inc(sum(item.ids.size for item in reading.inputs[: logits.size]))
+    engine.metrics.rerank_tokens.labels("left_out").inc(left_out)
     return Reranked(
-        rows[order],
-        bm25_shares[order],
-        logits[order].astype(np.float64),
-        relevance[order],
-        cut_tokens[order],
+        rows=rows[order],
+        bm25_shares=bm25_shares[order],
+        rerank_logits=logits[order].astype(np.float64),
+        relevance_logits=relevance[order],
+        cut_tokens=cut_tokens[order],
         not_finite=rows[others],
+        n_tokens_left_out=left_out,
     )
 
 
@@ -208,10 +228,8 @@ def _bm25_shares(snapshot: Snapshot, task: RerankTask) -> NDArray[np.float64]:
     return scores[: task.rerank_k] / (scores.max(initial=0.0) or 1.0)
 
 
-def _count(metrics: Metrics, read: Sequence[ModelInput], why_unread: WhyUnread | None, *, n_unread: int) -> None:
-    metrics.rerank_candidates.labels("read").inc(len(read))
-    metrics.rerank_tokens.labels("read").inc(sum(each.ids.size for each in read))
-    metrics.rerank_tokens.labels("cut").inc(sum(each.passage_cut for each in read))
+def _count(metrics: Metrics, n_read: int, why_unread: WhyUnread | None, *, n_unread: int) -> None:
+    metrics.rerank_candidates.labels("read").inc(n_read)
     if why_unread is not None:
         metrics.rerank_candidates.labels(why_unread).inc(n_unread)
     if why_unread == "deadline":

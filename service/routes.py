@@ -61,6 +61,7 @@ async def search(body: SearchRequest, request: Request, engine: ReadyEngine) -> 
         "n_facets": len(outcome.facets),
         "query_cut_tokens": outcome.query_cut_tokens,
         "n_passages_cut": outcome.n_passages_cut,
+        "n_tokens_left_out": outcome.n_tokens_left_out,
         "stage_seconds": rounded(outcome.timings),
     }
     return search_response(outcome, request.state.request_id)
@@ -93,6 +94,7 @@ async def answer(body: AnswerRequest, request: Request, engine: ReadyEngine) -> 
         "is_no_answer": outcome.no_answer.is_no_answer,
         "n_passages_allowed": outcome.filtered.n_passages if outcome.filtered is not None else None,
         "query_cut_tokens": outcome.query_cut_tokens,
+        "n_tokens_left_out": outcome.n_tokens_left_out,
         "stage_seconds": rounded(outcome.timings),
     }
     return answer_response(outcome, request.state.request_id)

@@ -25,6 +25,8 @@ SKIPPED = (
 RERANK_K_USED = (
     "How many candidates were reranked: fewer than asked for if the best `settle_k` are settled, or near the deadline."
 )
+TIMINGS_MS = "What each stage took, waiting for the model included; what is known of a query asked before takes none."
+N_TOKENS_LEFT_OUT = "Tokens of the reranked passages that were not read because of `rerank_tokens`."
 
 
 class ResponseBody(BaseModel):
@@ -75,12 +77,13 @@ class AnswerResponse(ResponseBody):
     answers: list[AnswerBody] = Field(description="The best spans, also when the decision is no answer.")
     no_answer: NoAnswerBody
     filter: FilteredBody | None
-    truncated: bool
-    query_cut_tokens: int
+    truncated: bool = Field(description="Whether the query did not fit a model.")
+    query_cut_tokens: int = Field(description="Tokens of the query that did not fit a model.")
+    n_tokens_left_out: int = Field(description=N_TOKENS_LEFT_OUT)
     n_passages_read: int = Field(description="How many passages were read; near the deadline fewer than asked for.")
     rerank_k_used: int = Field(description=RERANK_K_USED)
     skipped: list[str] = Field(description=SKIPPED)
-    timings_ms: dict[str, float]
+    timings_ms: dict[str, float] = Field(description=TIMINGS_MS)
 
 
 class DocumentResponse(ResponseBody):
@@ -156,6 +159,7 @@ def answer_response(outcome: AnswerOutcome, request_id: str) -> AnswerResponse:
         filter=filter_body(outcome.filtered),
         truncated=outcome.query_cut_tokens > 0,
         query_cut_tokens=outcome.query_cut_tokens,
+        n_tokens_left_out=outcome.n_tokens_left_out,
         n_passages_read=outcome.n_passages_read,
         rerank_k_used=outcome.rerank_k_used,
         skipped=outcome.skipped,

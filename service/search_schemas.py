@@ -8,7 +8,15 @@ from pydantic import Field
 from service.candidates import Result, ScoreKind
 from service.filter_bodies import FacetBody, FilteredBody
 from service.pipeline import SearchOutcome
-from service.schemas import RERANK_K_USED, SKIPPED, ResponseBody, filter_body, milliseconds
+from service.schemas import (
+    N_TOKENS_LEFT_OUT,
+    RERANK_K_USED,
+    SKIPPED,
+    TIMINGS_MS,
+    ResponseBody,
+    filter_body,
+    milliseconds,
+)
 
 
 class Slice(ResponseBody):
@@ -75,7 +83,7 @@ class ResultBody(ResponseBody):
     url: str | None
     metadata: dict[str, str | int | float | bool]
     truncated: bool = Field(description="Whether the cross-encoder could not read all of it.")
-    cut_tokens: int
+    cut_tokens: int = Field(description="Tokens of it that did not fit the cross-encoder.")
     unscored: Literal["no_finite_score"] | None = Field(description="Why the cross-encoder gave it no score.")
     score: float
     score_kind: ScoreKind
@@ -100,11 +108,12 @@ class SearchResponse(ResponseBody):
     n_candidates: int
     n_below_min_score: int = Field(description="Candidates that `min_score` keeps out of the results.")
     rerank_k_used: int = Field(description=RERANK_K_USED)
-    truncated: bool
-    query_cut_tokens: int
-    n_passages_cut: int
+    truncated: bool = Field(description="Whether the query or a passage did not fit a model.")
+    query_cut_tokens: int = Field(description="Tokens of the query that did not fit a model.")
+    n_passages_cut: int = Field(description="Reranked passages that did not fit the cross-encoder.")
+    n_tokens_left_out: int = Field(description=N_TOKENS_LEFT_OUT)
     skipped: list[str] = Field(description=SKIPPED)
-    timings_ms: dict[str, float]
+    timings_ms: dict[str, float] = Field(description=TIMINGS_MS)
 
 
 class SearchBatchResponse(ResponseBody):
@@ -130,6 +139,7 @@ def search_response(outcome: SearchOutcome, request_id: str) -> SearchResponse:
         truncated=outcome.query_cut_tokens > 0 or outcome.n_passages_cut > 0,
         query_cut_tokens=outcome.query_cut_tokens,
         n_passages_cut=outcome.n_passages_cut,
+        n_tokens_left_out=outcome.n_tokens_left_out,
         skipped=outcome.skipped,
         timings_ms=milliseconds(outcome.timings),
     )

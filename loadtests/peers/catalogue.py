@@ -58,7 +58,7 @@ _ONNX, _QINT8 = "onnx/model.onnx", "onnx/model_qint8_avx512_vnni.onnx"
 _OPENVINO, _NNCF = "openvino/openvino_model.xml", "openvino/openvino_model_qint8_quantized.xml"
 
 TERCET = Peer("tercet", "rerank", OWN, "with_tercet", "auto")
-TERCET_WINDOWS = Peer("tercet reading 96 tokens", "rerank", OWN, "with_tercet", "auto:96")  # the fast mode
+TERCET_EXCERPTS = Peer("tercet reading 96 tokens", "rerank", OWN, "with_tercet", "auto:96")  # the fast mode
 TERCET_IN_ONNX = Peer("tercet in ONNX Runtime", "rerank", OWN, "with_tercet", "onnxruntime")
 TERCET_SERVED = Peer("tercet served", "serve", OWN, "tercet", "auto")
 TERCET_EMBEDDING = Peer("tercet embedding", "embed", OWN, "with_tercet", "auto", "dual-encoder")
@@ -66,7 +66,7 @@ REFERENCE = _sentence_transformers("rerank", "torch", "model.safetensors")  # fp
 EMBEDDING_REFERENCE = _sentence_transformers("embed", "torch", "model.safetensors")
 PEERS: tuple[Peer, ...] = (
     TERCET,
-    TERCET_WINDOWS,
+    TERCET_EXCERPTS,
     TERCET_IN_ONNX,
     REFERENCE,
     _sentence_transformers("rerank", "torch bf16", "model.safetensors"),

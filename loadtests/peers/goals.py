@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from fidelity import Fidelity, fidelity
 
-from peers.catalogue import TERCET, TERCET_IN_ONNX, TERCET_SERVED, TERCET_WINDOWS
+from peers.catalogue import TERCET, TERCET_EXCERPTS, TERCET_IN_ONNX, TERCET_SERVED
 from peers.measuring import Sample
 from peers.results import Key, Results, clients_name, ratio, reference_of, tercet_of
 from peers.serving import N_CLIENTS
@@ -68,7 +68,7 @@ class Verdict:
 def verdicts(results: Results) -> list[Verdict]:
     """Return every goal, whether or not its peer was run; reranking in process for each way of Tercet's."""
     samples, found = results.samples, []
-    for peer in (TERCET, TERCET_WINDOWS, TERCET_IN_ONNX):
+    for peer in (TERCET, TERCET_EXCERPTS, TERCET_IN_ONNX):
         ours: Key = (peer.kind, peer.name)
         found += _exactness(samples, ours)
         found += [_speed(samples, ours, key) for key in GOALS if key[0] == "rerank"]

@@ -116,6 +116,10 @@ def _check_fit(task: Evaluation, subject: Subject, files: Sequence[Path]) -> Non
     if subject.kind != "reader" and task.target is not None and files:
         ranker = "an index" if subject.is_index else f"a {subject.kind}"
         raise CommandError(f"{task.target!r} is {ranker}: give it BEIR folders, with --dataset; {files[0]} is a file")
+    if files and (task.strategies or task.rerank_tokens or task.reindexes):
+        raise CommandError(
+            f"{files[0]} is read, not ranked, so --mode, --rerank-tokens and --reindex have no place here"
+        )
     if files and len(task.datasets) > 1:
         raise CommandError(f"a file of questions is measured alone: give either {files[0]} or the folders")
     if subject.is_index and task.reindexes:

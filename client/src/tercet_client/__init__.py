@@ -20,6 +20,7 @@ from tercet_client.errors import (
     Unauthorized,
     UnexpectedResponse,
 )
+from tercet_client.job_responses import Job, JobProgress
 from tercet_client.model_responses import Embedding, EmbeddingsResponse, RankedDocument, RerankResponse, Usage
 from tercet_client.options import (
     AnswerOptions,
@@ -40,8 +41,6 @@ from tercet_client.responses import (
     Filtered,
     Health,
     Index,
-    Job,
-    JobProgress,
     NoAnswer,
     Readiness,
     Result,

@@ -15,6 +15,7 @@ from tercet_client import calls
 from tercet_client.calls import Call
 from tercet_client.deadline import Patience
 from tercet_client.errors import ConnectionFailed, ServerFailed, Timeout
+from tercet_client.job_responses import Job
 from tercet_client.model_responses import EmbeddingsResponse, RerankResponse
 from tercet_client.options import Search
 from tercet_client.responses import (
@@ -22,7 +23,6 @@ from tercet_client.responses import (
     Document,
     Health,
     Index,
-    Job,
     Readiness,
     SearchBatchResponse,
     SearchResponse,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
+from tercet_client.job_responses import Job, JobList
 from tercet_client.model_responses import EmbeddingsResponse, RerankResponse
 from tercet_client.options import AnswerOptions, EmbeddingsOptions, JobOptions, RerankOptions, Search, SearchOptions
 from tercet_client.responses import (
@@ -14,8 +15,6 @@ from tercet_client.responses import (
     Document,
     Health,
     Indexes,
-    Job,
-    JobList,
     Readiness,
     SearchBatchResponse,
     SearchResponse,

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, TypeAlias
-
-from tercet_client.options import OnError
 
 Value: TypeAlias = str | int | float | bool
 ScoreKind: TypeAlias = Literal["relevance", "rrf", "bm25", "dense"]
 Reason: TypeAlias = Literal["below_threshold", "nothing_retrieved", "truncated", "deadline"]
-JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +140,7 @@ class SearchResponse:
     truncated: bool
     query_cut_tokens: int
     n_passages_cut: int
+    n_tokens_left_out: int
     skipped: tuple[str, ...]
     timings_ms: Mapping[str, float]
 
@@ -208,6 +205,7 @@ class AnswerResponse:
     filter: Filtered | None
     truncated: bool
     query_cut_tokens: int
+    n_tokens_left_out: int
     n_passages_read: int
     rerank_k_used: int
     skipped: tuple[str, ...]
@@ -257,44 +255,3 @@ class Readiness:
 
     status: Literal["ready"]
     engines: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """How far a build is; `total` is None while it is unknown."""
-
-    stage: str
-    done: int
-    total: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One build of an index, of a `source` that the service can read or of a file that was sent. Times are UTC."""
-
-    job_id: str
-    state: JobState
-    index: str
-    source: str | None
-    file_name: str | None
-    on_error: OnError
-    created_at: datetime
-    update: bool = False
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    progress: JobProgress | None = None
-    cpu_seconds: float | None = None
-    result: Mapping[str, object] | None = None
-    error: str | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing about it will change any more."""
-        return self.ended_at is not None
-
-
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """Jobs, the newest first."""
-
-    jobs: tuple[Job, ...]

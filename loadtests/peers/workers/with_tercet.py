@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from models.best_window import BestWindow, TokenRarity
 from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
+from models.excerpts import Excerpts, TokenRarity
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, open_model_folder
 from models.session import EngineName, Runtime, available_cpus
 from peers.workers.protocol import Score, Task, run
@@ -25,14 +25,15 @@ def load(task: Task) -> Score:
         return lambda query, passages: _listed(encoder.encode_passages(passages).vectors)
     model = CrossEncoder(open_model_folder(BUNDLED_CROSS_ENCODER, "cross-encoder"), runtime)
     if n_tokens:
-        return lambda query, passages: _listed(_score_windows(model, query, passages, int(n_tokens)))
+        return lambda query, passages: _listed(_score_excerpts(model, query, passages, int(n_tokens)))
     return lambda query, passages: _listed(model.score(query, passages))
 
 
-def _score_windows(model: CrossEncoder, query: str, passages: list[str], n_tokens: int) -> NDArray[np.float32]:
-    """Return the logits (n,) of each passage's best window; a service has the rarity of tokens from its index."""
+def _score_excerpts(model: CrossEncoder, query: str, passages: list[str], n_tokens: int) -> NDArray[np.float32]:
+    """Return the logits (n,) of an excerpt of each passage; a service has the rarity of tokens from its index."""
     tokens = [text.ids for text in model.tokenizer.encode_batch(passages)]
-    return model.logits(model.inputs(query, tokens, BestWindow(TokenRarity(tokens), n_tokens)))
+    excerpts = Excerpts(TokenRarity(tokens), n_tokens).of(model.tokenizer.encode(query).ids, tokens)
+    return model.logits(model.inputs(query, excerpts))
 
 
 def _listed(values: Any) -> list[Any]:

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from models.best_window import BestWindow, TokenRarity
+from models.excerpts import Excerpts, TokenRarity
 
 COMMON, RARE, OTHER = 1, 2, 3
 SAMPLE = TokenRarity([np.array([COMMON] * 90 + [RARE] + [OTHER] * 9)])
 
 
-def window(passage: list[int], query: list[int], n_tokens: int = 3) -> list[int]:
-    [found] = BestWindow(SAMPLE, n_tokens).of(np.array(query, np.int64), [np.array(passage, np.int64)])
+def excerpt(passage: list[int], query: list[int], n_tokens: int = 3) -> list[int]:
+    [found] = Excerpts(SAMPLE, n_tokens).of(np.array(query, np.int64), [np.array(passage, np.int64)])
     return [int(each) for each in found]
 
 
@@ -28,34 +28,34 @@ def test_a_sample_may_be_empty() -> None:
 
 
 def test_the_rare_token_decides() -> None:
-    assert window([COMMON, COMMON, COMMON, 7, 7, 7, 7, RARE, 8, 8], [COMMON, RARE]) == [7, RARE, 8]
+    assert excerpt([COMMON, COMMON, COMMON, 7, 7, 7, 7, RARE, 8, 8], [COMMON, RARE]) == [7, RARE, 8]
 
 
 def test_what_stands_together_decides() -> None:
-    assert window([OTHER, 7, 7, 7, 7, OTHER, RARE, 8, 8, 8], [OTHER, RARE]) == [7, OTHER, RARE]
+    assert excerpt([OTHER, 7, 7, 7, 7, OTHER, RARE, 8, 8, 8], [OTHER, RARE]) == [7, OTHER, RARE]
 
 
-def test_of_equal_windows_the_middle_one_is_read() -> None:
-    assert window([1, 2, 9, 4, 5, 6, 7], [9]) == [2, 9, 4]
-    assert window([9, 4, 5, 6, 7, 8, 9], [9]) == [9, 4, 5]  # that at the end is no neighbour of the first
-    assert window([4, 5, 6, 7, 8], [9], n_tokens=2) == [5, 6]  # nothing is found, so all are equal
+def test_of_equal_excerpts_the_middle_one_is_read() -> None:
+    assert excerpt([1, 2, 9, 4, 5, 6, 7], [9]) == [2, 9, 4]
+    assert excerpt([9, 4, 5, 6, 7, 8, 9], [9]) == [9, 4, 5]  # that at the end is no neighbour of the first
+
+
+def test_where_nothing_is_shared_the_passage_begins() -> None:
+    assert excerpt([4, 5, 6, 7, 8], [9], n_tokens=2) == [4, 5]
+    assert excerpt([4, 5, 6, 7], []) == [4, 5, 6]
 
 
 @pytest.mark.parametrize("query", [[], [9]])
 def test_a_short_passage_is_read_whole(query: list[int]) -> None:
-    assert window([4, 5, 6], query) == [4, 5, 6]
-    assert window([], query) == []
-
-
-def test_without_a_query_the_passage_begins() -> None:
-    assert window([4, 5, 6, 7], []) == [4, 5, 6]
+    assert excerpt([4, 5, 6], query) == [4, 5, 6]
+    assert excerpt([], query) == []
 
 
 tokens = arrays.arrays(np.int64, st.integers(0, 40), elements=st.integers(0, 12))
 
 
 @given(passage=tokens, query=tokens, n_tokens=st.integers(1, 12), sample=tokens)
-def test_no_window_holds_more(
+def test_no_excerpt_holds_more(
     passage: NDArray[np.int64], query: NDArray[np.int64], n_tokens: int, sample: NDArray[np.int64]
 ) -> None:
     rarity = TokenRarity([sample])
@@ -63,7 +63,7 @@ def test_no_window_holds_more(
     def worth(part: NDArray[np.int64]) -> int:
         return int(rarity.weights(part[np.isin(part, query)]).sum())
 
-    [found] = BestWindow(rarity, n_tokens).of(query, [passage])
+    [found] = Excerpts(rarity, n_tokens).of(query, [passage])
     slices = [passage[i : i + n_tokens] for i in range(max(1, passage.size - n_tokens + 1))]
     assert any(np.array_equal(found, each) for each in slices)
     if query.size:
