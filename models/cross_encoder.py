@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from models.calibration import Calibration
 from models.engines import open_session
+from models.excerpts import Excerpts, TokenRarity
 from models.folder import TOKENIZER_FILE, ModelFolder
 from models.session import Runtime, Session
 from models.tokenization import Lengths, ModelInput, TokenIds, TokenizedText, Tokenizer, Window
@@ -75,6 +76,18 @@ class CrossEncoder:
             )
             for passage in passages
         ]
+
+    def excerpts(
+        self, query: str, passages: Sequence[TokenIds], rarity: TokenRarity, *, n_tokens: int
+    ) -> list[TokenIds]:
+        """Return of each passage the n_tokens that are worth most to read with a query, fewer if no more fit.
+
+        What the model does not see of the query has no say, nor have signs that the vocabulary lacks.
+        """
+        settings = self.folder.settings
+        seen = self.tokenizer.encode(query).ids[: settings.max_query_tokens]
+        room = self.tokenizer.passage_room(seen.size, max_tokens=settings.max_tokens)
+        return Excerpts(rarity, min(n_tokens, room)).of(seen[seen != self.tokenizer.unknown_id], passages)
 
     def prepare(
         self, query: str, passages: Sequence[str], *, max_windows: int | None = 1, max_passage_tokens: int | None = None

@@ -93,6 +93,7 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises nothing more precise
             raise ModelFolderError(f"{path} is no tokenizer that can be used: {error}") from error
         self.vocabulary_size = self._tokenizer.get_vocab_size()
+        self.unknown_id = next((i for i in map(self._tokenizer.token_to_id, ("[UNK]", "<unk>")) if i is not None), -1)
 
     def _special_id(self, *names: str) -> int:
         for name in names:
@@ -140,6 +141,10 @@ class Tokenizer:
         ids = np.concatenate(([self.cls_id], kept, [self.sep_id])).astype(np.int64)
         return ModelInput(ids, np.zeros_like(ids), passage_cut=text_ids.size - kept.size)
 
+    def passage_room(self, n_query_tokens: int, *, max_tokens: int) -> int:
+        """Return how many tokens of a passage fit beside so many of a query in an input of max_tokens."""
+        return max_tokens - n_query_tokens - self._n_middle - 2
+
     def pair(self, query_ids: TokenIds, passage_ids: TokenIds, *, max_tokens: int, max_query_tokens: int) -> ModelInput:
         """Return `[CLS] query [SEP] passage [SEP]` of at most max_tokens tokens.
 
@@ -147,7 +152,7 @@ class Tokenizer:
         """
         query = query_ids[:max_query_tokens]
         start = 1 + query.size + self._n_middle
-        passage = passage_ids[: max_tokens - start - 1]
+        passage = passage_ids[: self.passage_room(query.size, max_tokens=max_tokens)]
         middle = [self.sep_id] * self._n_middle
         ids = np.concatenate(([self.cls_id], query, middle, passage, [self.sep_id])).astype(np.int64)
         token_types = np.zeros_like(ids)
@@ -172,7 +177,7 @@ class Tokenizer:
         """
         query = query_ids[:max_query_tokens]
         start = 1 + query.size + self._n_middle
-        room = max_window_tokens - start - 1
+        room = self.passage_room(query.size, max_tokens=max_window_tokens)
         if not 0 <= overlap_tokens < room:
             raise ValueError(
                 f"an overlap of {overlap_tokens} tokens must lie in [0, {room}), the window's passage room"

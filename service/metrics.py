@@ -111,7 +111,7 @@ class Metrics:
         )
         self.rerank_tokens = Counter(
             "tercet_rerank_tokens",
-            "Tokens of queries and candidates that were read to rerank, and those that excerpts left out.",
+            "Tokens that the cross-encoder read of queries and candidates, and those that excerpts left out.",
             ("outcome",),
             registry=self.registry,
         )

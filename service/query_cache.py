@@ -75,6 +75,7 @@ class QueryCache:
         found = np.full(rows.size, np.nan, np.float32)
         entry = self._entries.get(asked) if snapshot == self._snapshot else None
         if entry is not None and entry.rows.size:
+            self._entries.move_to_end(asked)
             places = np.minimum(np.searchsorted(entry.rows, rows), entry.rows.size - 1)
             is_known = entry.rows[places] == rows
             found[is_known] = entry.logits[places[is_known]]

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from indexer.ranking import NO_HITS, Hits, Rows
 from indexer.snapshot import Snapshot
 from models.early_exit import best_possible, kth_best, looks
-from models.excerpts import Excerpts
 from models.tokenization import ModelInput, TokenIds
 from service.candidates import Reranked, best_first
 from service.engine import Engine
@@ -111,21 +110,26 @@ class _Reading:
         """Return the logits of a part, as many of the first as are known or could be read."""
         cache, snapshot_id = self.engine.cache, self.snapshot.snapshot_id
         rows = self.candidates.rows[part]
-        inputs = await asyncio.to_thread(self._pair_inputs, rows)
+        inputs, left_out = await asyncio.to_thread(self._pair_inputs, rows)
         self.inputs += inputs
+        self.left_out += left_out
         logits = cache.logits(snapshot_id, self.asked, rows)
         unknown = np.flatnonzero(np.isnan(logits))
         read = await self.engine.reranking.submit_until([inputs[i] for i in unknown.tolist()], until)
         if read:
-            logits[unknown[: len(read)]] = read
+            is_read = unknown[: len(read)].tolist()
+            logits[is_read] = read
+            self.engine.metrics.rerank_tokens.labels("read").inc(sum(inputs[i].ids.size for i in is_read))
+            self.engine.metrics.rerank_tokens.labels("left_out").inc(sum(left_out[i] for i in is_read))
             cache.keep_logits(snapshot_id, self.asked, rows, logits)
         return logits if len(read) == unknown.size else logits[: unknown[len(read)]]
 
-    def _pair_inputs(self, rows: Rows) -> list[ModelInput]:
+    def _pair_inputs(self, rows: Rows) -> tuple[list[ModelInput], list[int]]:
+        """Return what is to be read of each passage, and how many of its tokens are left out of that."""
         passages = self._tokens(rows)
         excerpts = self._excerpts(passages) if self.asked.rerank_tokens else passages
-        self.left_out += [whole.size - part.size for whole, part in zip(passages, excerpts, strict=True)]
-        return self.engine.models.cross_encoder.inputs(self.asked.query, excerpts)
+        left_out = [whole.size - part.size for whole, part in zip(passages, excerpts, strict=True)]
+        return self.engine.models.cross_encoder.inputs(self.asked.query, excerpts), left_out
 
     def _tokens(self, rows: Rows) -> list[TokenIds]:
         cross_encoder = self.engine.models.cross_encoder
@@ -136,10 +140,9 @@ class _Reading:
         return [text.ids for text in cross_encoder.tokenizer.encode_batch(self.snapshot.passage_texts(rows))]
 
     def _excerpts(self, passages: Sequence[TokenIds]) -> list[TokenIds]:
-        cross_encoder = self.engine.models.cross_encoder
+        cross_encoder, (query, n_tokens) = self.engine.models.cross_encoder, self.asked
         rarity = self.snapshot.token_rarity(tokenizer_fingerprint=cross_encoder.tokenizer_fingerprint)
-        read = cross_encoder.tokenizer.encode(self.asked.query).ids[: cross_encoder.lengths.max_query_tokens]
-        return Excerpts(rarity, self.asked.rerank_tokens).of(read, passages)
+        return cross_encoder.excerpts(query, passages, rarity, n_tokens=n_tokens)
 
     def _is_settled(self, logits: Logits, head: Head) -> bool:
         """Return whether no unread candidate is held to change the head of the ranking."""
@@ -194,9 +197,6 @@ def _ranked(reading: _Reading, logits: Logits) -> Reranked:
     )
     order, others = best_first(relevance, rows, engine.metrics)
     cut_tokens = np.array([item.passage_cut for item in reading.inputs[: logits.size]], np.int64)
-    left_out = sum(reading.left_out[: logits.size])
-    engine.metrics.rerank_tokens.labels("read").inc(sum(item.ids.size for item in reading.inputs[: logits.size]))
-    engine.metrics.rerank_tokens.labels("left_out").inc(left_out)
     return Reranked(
         rows=rows[order],
         bm25_shares=bm25_shares[order],
@@ -204,7 +204,7 @@ def _ranked(reading: _Reading, logits: Logits) -> Reranked:
         relevance_logits=relevance[order],
         cut_tokens=cut_tokens[order],
         not_finite=rows[others],
-        n_tokens_left_out=left_out,
+        n_tokens_left_out=sum(reading.left_out[: logits.size]),
     )
 
 

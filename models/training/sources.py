@@ -48,9 +48,11 @@ def groups_of_sources(
     tell learns, in a sentence a source, what is left out.
 
     Raises:
-        DataError: a file is malformed, or dev gives no group.
+        DataError: a file is malformed, or there is no group to learn from or none in dev.
     """
     groups = _all_groups(sources, miner, seed, tell)
+    if not groups:
+        raise DataError("the data gives no query with a relevant passage and enough that are not")
     if dev is None:
         return _split_by_query(groups, seed)
     held_out = _all_groups(dev, miner, seed, tell)

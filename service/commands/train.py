@@ -59,6 +59,8 @@ def train_reader(data: Sequence[Source], dev: Source | None, lesson: Lesson, run
     """
     run.check_folder()
     questions = [question for source in data for question in _questions(source, run)]
+    if not questions:
+        raise DataError("the data holds no question to learn from")
     if dev is None:
         questions, held_out = split_by_title(questions, run.recipe.seed)
     else:

@@ -121,7 +121,7 @@ def dataset_section(snapshot: Snapshot, rankings: DatasetRankings) -> DatasetSec
     reference, contender = found.get(REFERENCE), found.get(CONTENDER)
     pairs = list(zip(reference, contender, strict=True)) if reference is not None and contender is not None else []
     pairs.sort(key=lambda pair: pair[1].measures[0] - pair[0].measures[0])
-    worst_of = list(found)[-1]
+    worst_of = CONTENDER if CONTENDER in found else list(found)[-1]
     return DatasetSection(
         rankings=rankings,
         facts=_facts(snapshot, rankings),

@@ -12,6 +12,7 @@ from indexer.errors import SnapshotError
 from indexer.manifest import MANIFEST_FILE
 from indexer.recipe import IndexModels
 from indexer.snapshot import Snapshot
+from models.excerpts import TokenRarity
 
 _FINGERPRINT = "e" * 64
 
@@ -120,6 +121,19 @@ def test_tokens_of_another_tokenizer_are_not_given(index_path: Path) -> None:
     snapshot = _open(index_path)
     assert snapshot.passage_tokens(np.array([0]), tokenizer_fingerprint="d" * 64) is None
     assert snapshot.passage_tokens(np.array([0]), tokenizer_fingerprint="c" * 64) is not None
+    snapshot.close()
+
+
+def test_rarity_is_that_of_passages_from_end_to_end(index_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.snapshot._SAMPLE", 4)
+    snapshot = _open(index_path)
+    sampled = snapshot.passage_tokens(np.array([0, 10, 20, 30]), tokenizer_fingerprint="c" * 64)
+    assert sampled is not None
+    ids = np.arange(500)
+    found = snapshot.token_rarity(tokenizer_fingerprint="c" * 64)
+    np.testing.assert_array_equal(found.weights(ids), TokenRarity(sampled).weights(ids))
+    assert np.unique(found.weights(ids)).size > 2
+    assert np.unique(snapshot.token_rarity(tokenizer_fingerprint="d" * 64).weights(ids)).size == 1
     snapshot.close()
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from models.calibration import Calibration
 from models.cross_encoder import CrossEncoder, PairTask
+from models.excerpts import TokenRarity
 from models.folder import RelevanceCalibration, open_model_folder
 from models.session import Runtime
 from tests.conftest import TinyModels
@@ -89,3 +90,22 @@ def test_a_pair_is_calibrated_by_scale_and_bias_of_its_logit(cross_encoder: Cros
     assert cross_encoder.pair_calibration.pair_logits(logits).tolist() == [4.0, 0.0]
     learned = Calibration.of(RelevanceCalibration(logit_weight=0.5, bias=-1.0, origin="made"))
     assert learned.pair_logits(logits).tolist() == [1.0, -1.0]
+
+
+def test_an_excerpt_fits_beside_the_query(cross_encoder: CrossEncoder) -> None:
+    """Else what stands at its end would be cut from it, though that may be what it was taken for."""
+    [long] = cross_encoder.tokenizer.encode_batch([LONG + "bees"])
+    sample = TokenRarity([long.ids])
+    [excerpt] = cross_encoder.excerpts("bees", [long.ids], sample, n_tokens=512)
+    [item] = cross_encoder.inputs("bees", [excerpt])
+    assert item.ids.size == cross_encoder.lengths.max_tokens
+    assert item.passage_cut == 0
+    assert item.ids[-2] == cross_encoder.tokenizer.encode("bees").ids[-1]
+
+
+def test_signs_that_the_vocabulary_lacks_have_no_say(cross_encoder: CrossEncoder) -> None:
+    encode = cross_encoder.tokenizer.encode
+    passage = encode("\ua66e \ua66e \ua66e fog fog fog bees").ids
+    assert (passage == cross_encoder.tokenizer.unknown_id).sum() == 3
+    [excerpt] = cross_encoder.excerpts("bees \U0001f36f", [passage], TokenRarity([encode("bees fog").ids]), n_tokens=2)
+    assert excerpt.tolist() == passage[-2:].tolist()

@@ -273,6 +273,26 @@ def test_intervals_and_differences_are_in_the_json(evaluated: dict[str, Any]) ->
     assert set(evaluated["mean"]) == set(evaluated["datasets"]["harbour"])
 
 
+def test_reranking_by_excerpts_is_measured_beside_the_others_when_asked_for(
+    tercet: Tercet, dataset: Path, evaluated: dict[str, Any]
+) -> None:
+    done = tercet("evaluate", "--dataset", dataset, "--rerank-tokens", "4", "--json")
+    assert done.code == 0, done.stderr
+    found, before = done.result["datasets"]["harbour"], evaluated["datasets"]["harbour"]
+    assert found.keys() - before.keys() == {"hybrid+rerank:4"}
+    assert found["hybrid+rerank"]["ndcg_at_10"] == before["hybrid+rerank"]["ndcg_at_10"]
+    assert found["hybrid+rerank:4"]["median_ms"]["encode"] > 0.1, "it profits from the ranking before"
+
+
+@pytest.mark.parametrize("option", [("--mode", "bm25"), ("--rerank-tokens", "4"), ("--reindex",)])
+def test_options_of_rankings_have_no_place_beside_questions(
+    tercet: Tercet, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    (tmp_path / "questions.jsonl").write_text("")
+    done = tercet("evaluate", "--questions", tmp_path / "questions.jsonl", *option)
+    assert (done.code, "have no place here" in done.sentence) == (1, True)
+
+
 def test_a_named_cross_encoder_takes_the_place_of_the_configured_one(
     tercet: Tercet, dataset: Path, tiny_models: TinyModels, evaluated: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -1,13 +1,18 @@
 """Reading an excerpt of each passage instead of all of it, over HTTP with tiny random models."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from indexer.documents import Document
+from models.excerpts import TokenRarity
+from models.folder import TOKENIZER_FILE, open_model_folder, write_settings
 from service.costs import search_cost
 from service.queries import SearchQuery
 from tests.conftest import TinyModels
@@ -60,6 +65,14 @@ def test_what_is_left_out_is_said_and_counted_and_no_truncation(client: TestClie
     assert search(client)["n_tokens_left_out"] == 0
 
 
+def test_what_is_known_is_not_read_again(client: TestClient) -> None:
+    asked = {"query": "fog over the harbour", "rerank_tokens": EXCERPT}
+    first = search(client, **asked)
+    before = [n_tokens(client, each) for each in ("read", "left_out")]
+    assert search(client, **asked)["n_tokens_left_out"] == first["n_tokens_left_out"] > 0
+    assert [n_tokens(client, each) for each in ("read", "left_out")] == before
+
+
 def test_an_excerpt_is_taken_where_the_query_is(client: TestClient) -> None:
     found = logits(client, rerank_tokens=3)
     assert found["late"] == found["early"] == found["short"]
@@ -102,3 +115,28 @@ def test_own_passages_are_not_reranked(client: TestClient) -> None:
     response = client.post("/v1/answer", json=body)
     assert response.status_code == 422
     assert "rerank_tokens" in response.text
+
+
+def test_in_an_index_of_another_tokenizer_all_tokens_count_alike(tiny_models: TinyModels, tmp_path: Path) -> None:
+    """It is the same tokenizer, written otherwise: what its tokens are is known by the hash of its file alone."""
+    settings = tiny_settings(tiny_models, tmp_path / "data", drain_seconds=0)
+    build_index(DOCUMENTS, settings)
+    shutil.copytree(tiny_models.cross_encoder, tmp_path / "other")
+    (tmp_path / "other" / TOKENIZER_FILE).write_text(
+        json.dumps(json.loads((tiny_models.cross_encoder / TOKENIZER_FILE).read_text()), indent=1)
+    )
+    folder = open_model_folder(str(tiny_models.cross_encoder), "cross-encoder")
+    write_settings(tmp_path / "other", folder.settings)
+    query, n_tokens = "honey the", 1
+    for client in started(settings.model_copy(update={"cross_encoder": str(tmp_path / "other")})):
+        found = search(client, query=query, rerank_tokens=n_tokens)
+        cross_encoder = engine_of(client).models.cross_encoder
+    passages = [text.ids for text in cross_encoder.tokenizer.encode_batch([each.text for each in DOCUMENTS])]
+    alike, by_sample = (
+        cross_encoder.excerpts(query, passages, TokenRarity(sample), n_tokens=n_tokens) for sample in ([], passages)
+    )
+    assert [each.tolist() for each in alike] != [each.tolist() for each in by_sample]
+    expected = cross_encoder.logits(cross_encoder.inputs(query, alike))
+    by_document = dict(zip((each.document_id for each in DOCUMENTS), expected.tolist(), strict=True))
+    assert {each["document_id"]: each["scores"]["rerank_logit"] for each in found["results"]} == by_document
+    assert "stored_tokens:other_tokenizer" in found["skipped"]

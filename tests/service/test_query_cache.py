@@ -76,6 +76,18 @@ def test_the_least_recently_asked_go_first() -> None:
     assert [cache.vector(query) is None for query in ("a", "b", "c")] == [False, True, False]
 
 
+def test_logits_that_are_asked_for_stay_too() -> None:
+    asked = [Asked("bees", rerank_tokens) for rerank_tokens in (96, 64, 32)]
+    one = made()
+    one.keep_logits("one", asked[0], rows(1), logits(1))
+    cache = made(2 * one.n_bytes)
+    for each in asked[:2]:
+        cache.keep_logits("one", each, rows(1), logits(1))
+    assert np.isfinite(cache.logits("one", asked[0], rows(1))).all()
+    cache.keep_logits("one", asked[2], rows(1), logits(1))
+    assert [bool(np.isnan(cache.logits("one", each, rows(1))).all()) for each in asked] == [False, True, False]
+
+
 def test_without_bytes_nothing_is_kept() -> None:
     cache = made(0)
     cache.keep_vector("bees", VECTOR)

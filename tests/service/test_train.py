@@ -278,6 +278,10 @@ def test_what_cannot_be_trained_is_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
-def test_bad_data_need_not_wait_for_torch() -> None:
-    script = "import sys, service.commands.train; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+@pytest.mark.parametrize("kind", ["reader", "reranker", "dual"])
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_bad_data_need_not_wait_for_torch(tmp_path: Path, kind: str, content: str) -> None:
+    (tmp_path / "data.jsonl").write_text(content)
+    arguments = ["train", kind, "--data", str(tmp_path / "data.jsonl"), "--out", str(tmp_path / "run")]
+    script = f"import sys; from service.cli import run; print(run({arguments!r}), *{{'torch'}} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "1\n"

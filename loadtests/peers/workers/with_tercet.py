@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.cross_encoder import CrossEncoder
 from models.dual_encoder import DualEncoder
-from models.excerpts import Excerpts, TokenRarity
+from models.excerpts import TokenRarity
 from models.folder import BUNDLED_CROSS_ENCODER, BUNDLED_DUAL_ENCODER, open_model_folder
 from models.session import EngineName, Runtime, available_cpus
 from peers.workers.protocol import Score, Task, run
@@ -32,7 +32,7 @@ def load(task: Task) -> Score:
 def _score_excerpts(model: CrossEncoder, query: str, passages: list[str], n_tokens: int) -> NDArray[np.float32]:
     """Return the logits (n,) of an excerpt of each passage; a service has the rarity of tokens from its index."""
     tokens = [text.ids for text in model.tokenizer.encode_batch(passages)]
-    excerpts = Excerpts(TokenRarity(tokens), n_tokens).of(model.tokenizer.encode(query).ids, tokens)
+    excerpts = model.excerpts(query, tokens, TokenRarity(tokens), n_tokens=n_tokens)
     return model.logits(model.inputs(query, excerpts))
 
 
