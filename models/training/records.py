@@ -50,7 +50,7 @@ def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         where = f"{path}, line {number}:" if number else str(path)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise DataError(f"{where} cannot be read: {reason}") from error
+        raise DataError(f"file {where} cannot be read: {reason}") from error
 
 
 @contextmanager

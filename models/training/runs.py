@@ -68,7 +68,7 @@ class RunFolder:
         elif self.path.is_dir():
             strange = sorted({each.name for each in self.path.iterdir()} - {_PARTIAL_STATE})
             if strange:
-                raise TrainingError(f"{self.path} holds {strange[0]} but no training run; name another folder")
+                raise TrainingError(f"folder {self.path} holds {strange[0]} but no training run; name another one")
         there = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
         with writing(self.path), tempfile.TemporaryFile(dir=there):
             pass

@@ -47,13 +47,13 @@ def _n_telling(own: tuple[str, ...], all_parts: Sequence[tuple[str, ...]]) -> in
 
 def _existing(path: str) -> Path:
     if not os.path.exists(path):
-        raise CommandError(f"{path} is not there")
+        raise CommandError(f"the path {path} is not there")
     return Path(path)
 
 
 def _folder(path: str) -> Path:
     if not _existing(path).is_dir():
-        raise CommandError(f"{path} is no folder")
+        raise CommandError(f"the path {path} is no folder")
     return Path(path)
 
 
