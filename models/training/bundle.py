@@ -69,24 +69,21 @@ BUNDLED_SETTINGS: Mapping[Kind, ModelSettings] = {
         max_query_tokens=LENGTHS.max_query_tokens,
         overlap_tokens=LENGTHS.overlap_tokens,
         outputs=OUTPUTS["reader"],
-        origin=f"fine-tuned by this project from {_INIT}",
+        origin=f"fine-tuned by this project from {BUNDLED_CROSS_ENCODER}, and so from {_INIT}",
         licence="Apache-2.0",
         recipe={
             "stages": [
-                "commit 9d0d8d8, python -m models.training.reader --data qa/train.jsonl.gz --negatives 12000 --seed 1",
-                "tercet train reader --data qa/train.jsonl.gz --dev qa/dev.jsonl.gz --init (stage 1, int8) --moved 6000"
-                " --edited 7000 --repeats 2 --head-learning-rate 7e-5 --freeze-embeddings --seed 1,"
-                " stopped after 1,254 of its 3,224 steps",
-                "the same with --init (stage 2) --epochs 0.45 --learning-rate 4.5e-5 --head-learning-rate 4.5e-5"
-                " --seed 2",
-                "the same with --init (stage 3) --moved 8000 --edited 10000 --epochs 1.5 --learning-rate 9e-5"
-                " --head-learning-rate 9e-5 --checks 3 --seed 3; its best checkpoint, of step 1,752, began stage 5",
-                "the same with --init (stage 4, best) --epochs 0.4 --learning-rate 6e-5 --head-learning-rate 6e-5"
-                " --checks 1 --seed 4",
-                "tercet train average of the last checkpoint of stage 4 and that of stage 5",
+                "tercet train reader --data qa/train.jsonl.gz --dev qa/dev.jsonl.gz --init tercet-l6-cross-encoder"
+                " --moved 8000 --edited 10000 --repeats 2 --learning-rate 1e-4 --head-learning-rate 3e-4 --epochs 3"
+                " --freeze-embeddings --checks 3 --seed 12",
+                "the same with --init (stage 1) --teacher (this reader's third version, commit cdcb8c0) --teacher"
+                " (stage 1, int8) --head-learning-rate 1e-4 --epochs 1.75 --seed 21; its last checkpoint went on",
+                "the same with --init (stage 2) and its int8 form as a third --teacher, --learning-rate 6e-5"
+                " --head-learning-rate 6e-5 --epochs 0.45 --checks 1 --seed 22",
+                "tercet train average of the last checkpoint of stage 2 and that of stage 3",
             ],
             "data": "SQuAD 1.1 train and unanswerable SQuAD 2.0 train (CC BY-SA 4.0), SQuADShifts new-wiki (CC BY 4.0),"
-            " QED (CC BY-SA 3.0), QAMR (MIT), FairytaleQA (Apache-2.0)",
+            " QED (CC BY-SA 3.0), QAMR (MIT), FairytaleQA (Apache-2.0), and what the cross-encoder learned from",
         },
     ),
 }
