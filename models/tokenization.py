@@ -93,14 +93,18 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises nothing more precise
             raise ModelFolderError(f"{path} is no tokenizer that can be used: {error}") from error
         self.vocabulary_size = self._tokenizer.get_vocab_size()
-        self.unknown_id = next((i for i in map(self._tokenizer.token_to_id, ("[UNK]", "<unk>")) if i is not None), -1)
+        unknown_id = self._id_of("[UNK]", "<unk>")
+        self.unknown_id = -1 if unknown_id is None else unknown_id
 
     def _special_id(self, *names: str) -> int:
-        for name in names:
-            token_id = self._tokenizer.token_to_id(name)
-            if token_id is not None:
-                return token_id
-        raise ValueError(f"it has none of the special tokens {', '.join(names)}")
+        token_id = self._id_of(*names)
+        if token_id is None:
+            raise ValueError(f"it has none of the special tokens {', '.join(names)}")
+        return token_id
+
+    def _id_of(self, *names: str) -> int | None:
+        """Return the id of the first of the names that is a token."""
+        return next((i for i in map(self._tokenizer.token_to_id, names) if i is not None), None)
 
     def _separators_between(self) -> int:
         """Return how many special tokens the tokenizer itself puts between two texts, at least 1."""

@@ -1,7 +1,7 @@
 """The request path, top to bottom: admit, encode, retrieve, fuse, rerank, read, respond.
 
-Neither a page (top_k, offset) nor how it is shown decides how many candidates are looked at: a page is a slice
-of the ranking, so the union of pages is one page, and the decision that there is no answer does not depend on top_k.
+A page (top_k, offset) does not decide how many candidates are looked at: it is a slice of the ranking, so the union of
+pages is one page, and the decision that there is no answer does not depend on top_k.
 """
 
 import asyncio

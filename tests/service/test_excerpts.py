@@ -30,7 +30,7 @@ DOCUMENTS = [
 
 @pytest.fixture(scope="module")
 def client(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = tiny_settings(tiny_models, tmp_path_factory.mktemp("windows") / "data", drain_seconds=0)
+    settings = tiny_settings(tiny_models, tmp_path_factory.mktemp("excerpts") / "data", drain_seconds=0)
     build_index(DOCUMENTS, settings)
     yield from started(settings)
 
